@@ -166,8 +166,8 @@ class TextsByLabel:
                 f"{len(labels)} lists of labels for {len(texts)} texts: expected one for each"
             )
         asked = cls([], [], names)
-        for number, (text, of_labels) in enumerate(zip(texts, labels, strict=True)):
-            answers = list(np.atleast_1d(of_labels))
+        for number, (text, text_labels) in enumerate(zip(texts, labels, strict=True)):
+            answers = list(np.atleast_1d(text_labels))
             if len(answers) != len(names) or not set(answers) <= {0, 1}:
                 raise UserError(
                     f"labels of text {number} are {answers!s:.60}: expected 0 or 1 for each of the "

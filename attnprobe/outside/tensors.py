@@ -91,26 +91,18 @@ def audit_tensors(
     weights = arrays("attention", attention, 1)
     for number, row in enumerate(weights):
         if (row < 0).any() or abs(float(row.sum()) - 1) > 1e-4:
+            place = f"text {number}"
+            if label_names is not None:
+                text, label = divmod(number, len(label_names))
+                place = f"text {text} for label {label_names[label]}"
             raise UserError(
-                f"attention of text {number} sums to {float(row.sum()):.6g}, its least weight is "
+                f"attention of {place} sums to {float(row.sum()):.6g}, its least weight is "
                 f"{float(row.min()):.3g}: expected weights of 0 or more that sum to 1, "
                 f"without padding"
             )
     decoder_bias = None if bias is None else tensor("bias", bias, 1)
     states = None if hidden is None else arrays("hidden", hidden, 2, weights)
-    has_logits = position_logits is not None
-    has_states = states is not None
-    if has_logits == has_states or has_states != (weight is not None):
-        raise UserError(
-            "audit_tensors: expected position_logits, or hidden with weight (and bias), "
-            "and not both"
-        )
-    if states is None:
-        assert position_logits is not None
-        logits = arrays("position_logits", position_logits, 2, weights)
-        _check_bias(decoder_bias, logits[0].shape[1])
-    else:
-        logits = _decoded(states, tensor("weight", weight, 2), decoder_bias)
+    logits = _position_logits(weights, position_logits, states, weight, decoder_bias)
     if logits[0].shape[1] == 1:  # a single logit s is [0, s]
         logits = [torch.cat([torch.zeros_like(row), row], -1) for row in logits]
         if decoder_bias is not None:
@@ -163,26 +155,17 @@ def label_tensors(
     Raises:
         UserError: the tensors do not fit one another, or the labels.
     """
-    weights = arrays("attention", [np.asarray(row).T for row in _plain(attention)], 2)
+    weights = arrays("attention", _transposed(attention), 2)
     labels = weights[0].shape[1]
     if labels != len(names):
         raise UserError(
             f"attention has {labels} labels and label_names has {len(names)}: expected of every "
             f"text an array [labels, seq]"
         )
-    if (position_logits is None) == (hidden is None) or (hidden is None) != (weight is None):
-        raise UserError(
-            "audit_tensors: expected position_logits, or hidden with weight (and bias), "
-            "and not both"
-        )
-    if position_logits is not None:
-        transposed = [np.asarray(row).T for row in _plain(position_logits)]
-        logits = arrays("position_logits", transposed, 2, weights)
-    else:
-        assert hidden is not None
-        states = arrays("hidden", hidden, 2, weights)
-        decoder_bias = None if bias is None else tensor("bias", bias, 1)
-        logits = _decoded(states, tensor("weight", weight, 2), decoder_bias)
+    label_logits = None if position_logits is None else _transposed(position_logits)
+    states = None if hidden is None else arrays("hidden", hidden, 2, weights)
+    decoder_bias = None if bias is None else tensor("bias", bias, 1)
+    logits = _position_logits(weights, label_logits, states, weight, decoder_bias)
     if logits[0].shape[1] != labels:
         raise UserError(
             f"position logits are of {logits[0].shape[1]} labels, and attention is of {labels}: "
@@ -196,9 +179,48 @@ def label_tensors(
     return rows
 
 
-def _plain(values: Arrays) -> list[Any]:
-    """The arrays of the texts, detached and on the CPU where they are tensors."""
-    return [row.detach().cpu() if isinstance(row, Tensor) else row for row in values]
+def _transposed(values: Arrays) -> list[np.ndarray]:
+    """The array of each text with its axes in reverse order."""
+    transposed = []
+    for array in values:
+        # numpy has no bfloat16
+        numbers = array.detach().cpu().double() if isinstance(array, Tensor) else array
+        transposed.append(np.asarray(numbers).T)
+    return transposed
+
+
+def _position_logits(
+    weights: Sequence[Tensor],
+    position_logits: Arrays | None,
+    states: Sequence[Tensor] | None,
+    weight: Arrays | None,
+    bias: Tensor | None,
+) -> list[Tensor]:
+    """Position logits of every text, as they are given or decoded from states.
+
+    Args:
+        weights: the attention of every text, whose lengths the others must have.
+        position_logits: of every text an array `[seq, classes]`.
+        states: instead of these, `[seq, hidden]` of every text.
+        weight: with states, the decoder's `[classes, hidden]`.
+        bias: the decoder's, `[classes]`.
+
+    Raises:
+        UserError: neither or both are given, or one does not fit.
+    """
+    has_logits = position_logits is not None
+    has_states = states is not None
+    if has_logits == has_states or has_states != (weight is not None):
+        raise UserError(
+            "audit_tensors: expected position_logits, or hidden with weight (and bias), "
+            "and not both"
+        )
+    if states is not None:
+        return _decoded(states, tensor("weight", weight, 2), bias)
+    assert position_logits is not None
+    logits = arrays("position_logits", position_logits, 2, weights)
+    _check_bias(bias, logits[0].shape[1])
+    return logits
 
 
 def _check_bias(bias: Tensor | None, count: int) -> None:

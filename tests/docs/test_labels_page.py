@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import attnprobe
 from attnprobe.outside.audit import audit_model
+from attnprobe.outside.tensors import label_tensors
 from tests.models.test_labels import CAML, labelled
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
@@ -77,6 +79,14 @@ def test_position_logits_say_the_same_as_states_and_decoder(defined, tmp_path):
     np.testing.assert_array_equal(*columns)
 
 
+def test_tensors_of_a_network_are_read_as_numbers():
+    attention = torch.tensor([[0.5, 0.5], [0.25, 0.75]], dtype=torch.bfloat16, requires_grad=True)
+    logits = torch.tensor([[1.0, -1.0], [2.0, 0.5]], dtype=torch.bfloat16)
+    rows = label_tensors([attention], [logits], None, None, None, ["a", "b"])
+    assert [row.tolist() for row in rows.attention] == [[0.5, 0.5], [0.25, 0.75]]
+    assert [row.tolist() for row in rows.position_logits] == [[[1.0], [-1.0]], [[2.0], [0.5]]]
+
+
 def audited(**changes):
     """An audit of two texts with two labels, with one thing changed."""
     attention = [[[0.5, 0.5], [0.25, 0.75]], [[1.0], [1.0]]]
@@ -100,6 +110,12 @@ def audited(**changes):
         ({"labels": [[1, 2], [0, 0]]}, r"labels of text 0 .*expected 0 or 1"),
         ({"labels": [[1, 0]]}, "1 lists of labels for 2 texts"),
         ({"position_logits": None}, "expected position_logits, or hidden"),
+        ({"weight": [[1.0], [1.0]]}, "expected position_logits, or hidden"),
+        ({"position_logits": [[[1.0, -1.0]], [[0.5]]]}, "position logits are of 1 labels"),
+        (
+            {"attention": [[[0.5, 0.5], [0.25, 0.75]], [[1.0], [0.5]]]},
+            "attention of text 1 for label b sums to 0.5",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):
