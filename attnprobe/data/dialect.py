@@ -350,7 +350,7 @@ def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:
         return "utf-16"
     if content[:BEGINNING].count(0) > len(content[:BEGINNING]) / NULS_OF_UTF_16:
         # the upper halves of ASCII characters, which are the second bytes or the first ones
-        encoding = "utf-16-le" if content[1] == 0 else "utf-16-be"
+        encoding = "utf-16-le" if content[1:2] == b"\0" else "utf-16-be"
         tell(f"{path.name}: read as {encoding} (a guess; data.encoding=… says otherwise)")
         return encoding
     try:

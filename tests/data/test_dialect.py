@@ -134,6 +134,14 @@ def test_utf16_without_its_mark_is_guessed_and_told(tmp_path, encoding):
     assert guesses == [f"rows.csv: read as {encoding} (a guess; data.encoding=… says otherwise)"]
 
 
+@pytest.mark.parametrize("content", [b"\0", b"\0a", b"\0" * 5])
+def test_a_file_of_nul_bytes_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"rows\.csv (is not in utf-16|has no row)"):
+        read(path)
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_headers_of_files_that_were_put_together_are_no_rows(tmp_path, mark):
     part = mark + b"text,label\na film,1\nno film,0\n"
