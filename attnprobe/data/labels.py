@@ -69,11 +69,14 @@ class LabelSource(Source):
         tables = self.texts.load()
         self.notes = self.texts.notes
         labels = {split: self._labels(table) for split, table in tables.items()}
-        names = sorted({name for rows in labels.values() for row in rows for name in row})
-        if not names:
+        distinct: set[str] = set()
+        for labels_of_rows in labels.values():
+            distinct.update(*labels_of_rows)
+        if not distinct:
             raise UserError(
                 f"data.source.{self._setting}: expected a label in some row, and there is none"
             )
+        names = sorted(distinct)
         splits = {}
         first = 0
         for number, (split, table) in enumerate(tables.items()):

@@ -275,9 +275,11 @@ class TextDataModule(metaclass=Hooked):
 
         Each of several processes has its share.
         """
-        rank, processes = 0, 1
+        rank = 0
+        processes = 1
         if self.trainer is not None:
-            rank, processes = self.trainer.global_rank, self.trainer.world_size
+            rank = self.trainer.global_rank
+            processes = self.trainer.world_size
         part = self.splits["train"]
         sampler = BucketSampler(
             part.words.lengths,
