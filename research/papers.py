@@ -136,7 +136,18 @@ def _start_of(vectors: str | None) -> str:
 
 
 def _over_seeds(start: str, runs: pd.DataFrame) -> Measured:
-    """The mean of several runs; of one its own number and interval."""
+    """The mean of several runs; of one its own number and interval.
+
+    Raises:
+        UserError: two runs have one seed, so that they are no sample of seeds.
+    """
+    repeated = runs["seed"][runs["seed"].duplicated()].unique()
+    if len(repeated):
+        name = f"{runs['data'].iloc[0]}, {runs['model'].iloc[0]}, {start}"
+        raise UserError(
+            f"{name}: several runs with seed {repeated[0]}, which differ in other settings: name "
+            f"the directories of those that belong together"
+        )
     if len(runs) == 1:
         (row,) = runs.to_dict("records")
         return Measured(start, 1, Interval(row["mean"], row["low"], row["high"]))

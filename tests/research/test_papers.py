@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
+from attnprobe.core.errors import UserError
 from attnprobe.evidence.published import NUMBERS
 from attnprobe.results.table import read_results
 from research.papers import NO_DATA, RANDOM, Cell, cells_of, page_of
@@ -57,6 +58,13 @@ def test_a_cells_number_is_the_mean_over_seeds_with_students_interval(runs):
     assert (without.start, without.seeds) == (RANDOM, 3)
     ends = scipy.stats.t.interval(0.95, 2, random.mean(), scipy.stats.sem(random))
     np.testing.assert_allclose(without.number, [random.mean(), *ends])
+
+
+def test_runs_of_one_seed_are_no_sample_of_seeds(tmp_path):
+    for name, count in (("whole", 60), ("part", 40)):
+        invented_run(tmp_path, name, seed=1, count=count, training=starting_from(None))
+    with pytest.raises(UserError, match=r"sst, lstm_additive, random vectors: .* with seed 1"):
+        cells_of([str(tmp_path)])
 
 
 def test_a_published_number_outside_the_interval_is_bold(runs):
