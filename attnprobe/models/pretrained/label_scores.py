@@ -6,7 +6,7 @@ What follows does not change what comes before, so that the attention over the t
 all of these copies: it is read in one, and replaced in all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,43 @@ class LabelScores:
         """The labels' first pieces alone."""
         return LabelScores([label[:1] for label in self.pieces])
 
+    def run(
+        self,
+        network: Any,
+        ids: Int[Tensor, "batch pieces"],
+        mask: Bool[Tensor, "batch pieces"],
+        attention_pass: Pass,
+        states: list[Tensor] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """Run a network on all copies of some texts.
+
+        Args:
+            network: a causal language model.
+            ids: the texts' pieces, with padding at the end.
+            mask: the pieces that are not padding.
+            attention_pass: what happens to the attention of the texts.
+            states: the texts' states before the first layer and after each are added to this list.
+
+        Returns:
+            The score of every label.
+        """
+        copies = self.copies(ids, mask)
+
+        def select(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (_at(inputs[0], copies.read), *inputs[1:])
+
+        # of a large vocabulary the logits at every place would not fit
+        head = network.get_output_embeddings()
+        with PassOfCopies(attention_pass, copies).active(), head.register_forward_pre_hook(select):
+            output = network(
+                input_ids=copies.ids,
+                attention_mask=copies.mask.long(),
+                output_hidden_states=states is not None,
+            )
+        if states is not None:
+            states += [state[copies.texts, copies.pieces] for state in output.hidden_states]
+        return self.of(output.logits)
+
     def copies(
         self, ids: Int[Tensor, "batch pieces"], mask: Bool[Tensor, "batch pieces"]
     ) -> "Copies":
@@ -95,7 +132,7 @@ class LabelScores:
         scores: list[Tensor] = []
         for label in self.pieces:
             beginning = tuple(label[:-1])
-            (copy, *_) = (
+            copy = next(
                 number
                 for number, continuation in enumerate(continuations)
                 if continuation[: len(beginning)] == beginning
@@ -146,26 +183,6 @@ class Copies:
         wide = F.pad(texts, (0, 0) * (texts.ndim - 2) + (0, width))
         repeated = wide.repeat(self.count, *[1] * (wide.ndim - 1))
         return torch.where(is_text.view(*is_text.shape, *[1] * (column.ndim - 2)), repeated, column)
-
-    def predicted(self, network: Any, run: Callable[[], Any]) -> tuple[Any, Tensor]:
-        """Run the network, and take its logits where pieces of labels are predicted, there alone.
-
-        Args:
-            network: a causal language model.
-            run: runs it on the copies.
-
-        Returns:
-            What the network returns, and the logits `[copies, read, vocabulary]`.
-        """
-
-        def select(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            states = inputs[0]
-            return (_at(states, self.read), *inputs[1:])
-
-        # of a large vocabulary the logits at every place would not fit
-        with network.get_output_embeddings().register_forward_pre_hook(select):
-            output = run()
-        return output, output.logits
 
 
 def _at(

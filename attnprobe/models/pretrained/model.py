@@ -36,7 +36,7 @@ from attnprobe.models.pretrained.attention_hooks import (
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
-from attnprobe.models.pretrained.label_scores import LabelScores, PassOfCopies
+from attnprobe.models.pretrained.label_scores import LabelScores
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.reference import Comparison, Reference
 from attnprobe.models.pretrained.rereading import reread
@@ -268,9 +268,9 @@ class PretrainedClassifier(TrainedModel):
         Returns:
             Logits of the data's classes.
         """
-        if self.label_scores is not None:
-            return self._label_scores_of(self.label_scores, batch, attention_pass, states)
         ids, mask = self.padded(batch)
+        if self.label_scores is not None:
+            return self.label_scores.run(self.network, ids, mask, attention_pass, states)
         arguments = {"input_ids": ids, "attention_mask": mask.long()}
         if self.has_kinds and batch.piece_kind is not None:
             arguments["token_type_ids"] = batch.piece_kind
@@ -292,29 +292,6 @@ class PretrainedClassifier(TrainedModel):
         if logits.ndim == 3:  # at every piece
             logits = logits[torch.arange(len(batch), device=ids.device), self.piece_read(batch)]
         return logits[:, self.order]
-
-    def _label_scores_of(
-        self,
-        labels: LabelScores,
-        batch: Batch,
-        attention_pass: Pass,
-        states: list[Tensor] | None,
-    ) -> Float[Tensor, "batch classes"]:
-        """As `run`, where labels have several pieces: the log-probability of each label."""
-        copies = labels.copies(*self.padded(batch))
-        wants_states = states is not None
-        with PassOfCopies(attention_pass, copies).active():
-            output, logits = copies.predicted(
-                self.network,
-                lambda: self.network(
-                    input_ids=copies.ids,
-                    attention_mask=copies.mask.long(),
-                    output_hidden_states=wants_states,
-                ),
-            )
-        if states is not None:
-            states += [state[copies.texts, copies.pieces] for state in output.hidden_states]
-        return labels.of(logits)
 
     def _given_per_piece(self, batch: Batch) -> Float[Tensor, "batch pieces"]:
         """The attention that is given, over pieces: a word's weight is spread over its pieces."""
