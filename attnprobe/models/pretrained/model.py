@@ -1,13 +1,12 @@
 """A classifier of `transformers` as a model that probes can examine: one weight per word."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 from annotated_types import Ge, MinLen
 from jaxtyping import Bool, Float, Int
@@ -38,7 +37,7 @@ from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
 from attnprobe.models.pretrained.label_scores import LabelScores
 from attnprobe.models.pretrained.linearised import linearise
-from attnprobe.models.pretrained.reference import Comparison, Reference
+from attnprobe.models.pretrained.reference import Comparison, Reference, evenly_spaced
 from attnprobe.models.pretrained.rereading import reread
 from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
@@ -57,11 +56,6 @@ CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAtten
     "common_word": controls.CommonWordAttention,
 }
 """The attentions over words that `given` may name; `uniform` is one over pieces."""
-
-
-def _evenly(rows: int) -> list[int]:
-    """Up to `JUDGED` of so many rows, evenly over all."""
-    return np.linspace(0, rows - 1, min(JUDGED, rows)).astype(int).tolist()
 
 
 class PretrainedClassifier(TrainedModel):
@@ -343,12 +337,10 @@ class PretrainedClassifier(TrainedModel):
         Raises:
             UserError: the network cannot be examined.
         """
-        training = self.training
-        self.eval()  # an attention that learns from texts learns nothing from these
         # the network is examined as it was made, with its own attention
         self.examination = None
         self.tail = None
-        try:
+        with self._evaluating():
             if self.control is not None:
                 self.control.given(batch)  # refuses texts that do not say what it is
             self._logits_of(batch)
@@ -381,11 +373,19 @@ class PretrainedClassifier(TrainedModel):
                 )
             elif self.takes_short_way and is_last and is_one_row:
                 self._try_short_way(batch, examination)
-        finally:
-            self.train(training)
         # the short way knows the attended values, and all that follows them
         self.is_summed = self.tail is not None
         self.facts = self._facts(examination)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """In eval mode, so that an attention that learns from texts learns nothing meanwhile."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
 
     @torch.no_grad()
     def _logits_of(self, batch: Batch) -> Float[Tensor, "batch classes"]:
@@ -511,12 +511,9 @@ class PretrainedClassifier(TrainedModel):
         Raises:
             UserError: the two differ, and no setting asks for it.
         """
-        training = self.training
-        before = next(self.network.parameters()).dtype
-        self.eval()
-        for network in (self.network, self.library.network):
-            network.to(self.precision)
-        try:
+        with self._evaluating(), self.precisely():
+            # its weights are the very same, but its buffers are its own
+            self.library.network.to(self.precision)
             reference = Reference(
                 self.library,
                 self.reader,
@@ -526,14 +523,9 @@ class PretrainedClassifier(TrainedModel):
                 f"model.path={self.path}",
             )
             self.comparison = reference.compare()
-            confusion = self._mixed_up_labels(part)
-            label_checks = self._check_label_pieces(part)
-        finally:
-            self.network.to(before)
-            self.train(training)
+            confusion, label_checks = self._judge_labels(part)
         self.facts["library"] = self.comparison.facts()
-        checks = self.comparison.checks()
-        checks += label_checks
+        checks = self.comparison.checks() + label_checks
         if self.removal != "mask":
             checks += reference.check_removals(rereads=self.removal == "characters")
         if confusion is None:
@@ -547,29 +539,41 @@ class PretrainedClassifier(TrainedModel):
         share = confusion.right / confusion.texts
         return [*checks, Check("labels", share, share, True, confusion.sentence())]
 
-    def _mixed_up_labels(self, part: TextSplit) -> MixedUp | None:
-        """Whether its labels are mixed up, by some predictions of a model taken as it is."""
-        if self.trains or self.task is not Task.SINGLE_LABEL:
-            return None
-        rows = _evenly(len(part))
-        predictions = self._own_logits(part, rows).argmax(-1).cpu().numpy()
-        return mixed_up(part.labels[rows], predictions, self.class_names)
+    def _judge_labels(self, part: TextSplit) -> tuple[MixedUp | None, list[Check]]:
+        """Compare some decisions with their labels, and with those of first pieces of labels.
 
-    def _check_label_pieces(self, part: TextSplit) -> list[Check]:
+        Returns:
+            Whether the labels of a model that is taken as it is are mixed up; and a check, where
+            labels have several pieces.
+        """
+        is_taken_as_it_is = not self.trains and self.task is Task.SINGLE_LABEL
+        if not is_taken_as_it_is and self.label_scores is None:
+            return None, []
+        rows = evenly_spaced(len(part), JUDGED)
+        decisions = self._own_logits(part, rows).argmax(-1)
+        confusion = None
+        if is_taken_as_it_is:
+            confusion = mixed_up(part.labels[rows], decisions.numpy(), self.class_names)
+        checks = []
+        if self.label_scores is not None:
+            checks = [self._check_label_pieces(self.label_scores, part, rows, decisions)]
+        return confusion, checks
+
+    def _check_label_pieces(
+        self,
+        labels: LabelScores,
+        part: TextSplit,
+        rows: Sequence[int],
+        decisions: Int[Tensor, "texts"],
+    ) -> Check:
         """How many decisions the row that is shown can account for.
 
         Only the first pieces of the labels are read from it; of labels of one piece that is all.
         """
-        labels = self.label_scores
-        if labels is None:
-            return []
-        rows = _evenly(len(part))
-        decisions = self._own_logits(part, rows).argmax(-1)
-        self.label_scores = labels.first_pieces()
-        try:
-            of_first = self._own_logits(part, rows)
-        finally:
-            self.label_scores = labels
+        first_pieces = labels.first_pieces()
+        of_first = self._in_batches(
+            part, rows, lambda batch: first_pieces.run(self.network, *self.padded(batch), Pass())
+        )
         best, second = of_first.topk(2).values.T
         alike = int(((of_first.argmax(-1) == decisions) & (best > second)).sum())
         share = alike / len(rows)
@@ -578,21 +582,30 @@ class PretrainedClassifier(TrainedModel):
             f"of the prompt's last piece, which the first piece of every label is read from. The "
             f"first pieces alone decide as all do in {alike} of {len(rows)} texts"
         )
-        return [Check("label pieces", share, LABELS_ALIKE, share < LABELS_ALIKE, sentence)]
+        return Check("label pieces", share, LABELS_ALIKE, share < LABELS_ALIKE, sentence)
 
     def _own_logits(self, part: TextSplit, rows: Sequence[int]) -> Float[Tensor, "texts classes"]:
-        """Logits of some rows under the network's own attention, in batches as the run's."""
+        """Logits of some rows under the network's own attention."""
         examination = self.examination
         self.examination = None  # without what `given` puts in its place
+        try:
+            return self._in_batches(part, rows, self._logits_of)
+        finally:
+            self.examination = examination
+
+    def _in_batches(
+        self,
+        part: TextSplit,
+        rows: Sequence[int],
+        logits_of: Callable[[Batch], Float[Tensor, "batch classes"]],
+    ) -> Float[Tensor, "texts classes"]:
+        """Logits of some rows, in batches as the run's."""
         pieces = part.columns["pieces"]
         assert isinstance(pieces, Ragged)
         logits = torch.zeros(len(rows), self.classes, dtype=self.precision)
-        try:
-            for places in short_enough(pieces.lengths[list(rows)]):
-                batch = part[[rows[place] for place in places]]
-                logits[places] = self._logits_of(batch).to(self.precision)
-        finally:
-            self.examination = examination
+        for places in short_enough(pieces.lengths[list(rows)]):
+            batch = part[[rows[place] for place in places]]
+            logits[places] = logits_of(batch).to(self.precision)
         return logits
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
@@ -617,12 +630,9 @@ class PretrainedClassifier(TrainedModel):
 
     def _score_deviation(self, batches: Iterable[Batch]) -> float:
         """The standard deviation of the score over these texts, in units of the head."""
-        training = self.training
-        self.eval()
-        with torch.no_grad():
+        with self._evaluating(), torch.no_grad():
             # the second logit is half the score
             scores = torch.cat([self.run(batch, Pass())[:, 1].double() * 2 for batch in batches])
-        self.train(training)
         deviation = float(scores.std())
         if not deviation > 0:
             raise UserError(

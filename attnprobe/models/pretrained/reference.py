@@ -95,16 +95,25 @@ class Library:
     threshold: float | None = None
     label_ids: list[list[int]] = field(default_factory=list)
 
+    @property
+    def adds_special_tokens(self) -> bool:
+        """Whether the tokenizer puts its own around a text; a chat has them already."""
+        return self.message is None
+
     def encoding(self, strings: Sequence[str], **settings: Any) -> Any:
         """What the tokenizer makes of a text or a pair."""
-        settings = {"add_special_tokens": self.message is None} | settings
-        return self.tokenizer(*strings, truncation=True, return_tensors="pt", **settings)
+        return self.tokenizer(
+            *strings,
+            truncation=True,
+            add_special_tokens=self.adds_special_tokens,
+            return_tensors="pt",
+            **settings,
+        )
 
     def ids(self, columns: Sequence[Sequence[str]]) -> list[list[int]]:
         """The pieces of many texts or pairs, given as one or two columns of strings."""
-        adds_special_tokens = self.message is None
         ids: list[list[int]] = self.tokenizer(
-            *columns, truncation=True, add_special_tokens=adds_special_tokens
+            *columns, truncation=True, add_special_tokens=self.adds_special_tokens
         )["input_ids"]
         return ids
 
@@ -172,7 +181,7 @@ class Library:
         if not self.label_ids:
             length = encoding["input_ids"].shape[1]
             for label in self.labels:
-                ids = self.tokenizer(string + label, add_special_tokens=self.message is None)
+                ids = self.tokenizer(string + label, add_special_tokens=self.adds_special_tokens)
                 self.label_ids.append(ids["input_ids"][length:])
         return self.label_ids
 
@@ -459,7 +468,7 @@ class Reference:
 
     def _compare_pieces(self) -> None:
         """Compare the pieces of many texts with those of their cells as they are."""
-        rows = np.linspace(0, len(self.part) - 1, min(READ, len(self.part))).astype(int).tolist()
+        rows = evenly_spaced(len(self.part), READ)
         inputs = [self._strings_of_cells(row) for row in rows]
         ids = self.library.ids([list(column) for column in zip(*inputs, strict=True)])
         changed: set[str] = set()
@@ -500,6 +509,15 @@ def _listed(numbers: Float[Tensor, "classes"]) -> str:
     return ", ".join(f"{number:.6f}" for number in numbers[:4].tolist())
 
 
+def evenly_spaced(count: int, most: int) -> list[int]:
+    """Up to `most` of the numbers below `count`, the first and the last among them.
+
+    >>> evenly_spaced(11, 3)
+    [0, 5, 10]
+    """
+    return np.linspace(0, count - 1, min(most, count)).astype(int).tolist()
+
+
 def sample_rows(cells: Sequence[str], special: Sequence[int] = ()) -> list[int]:
     """Rows of texts of all lengths, and of all that a tokenizer may treat in a way of its own.
 
@@ -514,9 +532,9 @@ def sample_rows(cells: Sequence[str], special: Sequence[int] = ()) -> list[int]:
     [3, 7, 12, 16, 20, 21, 22]
     """
     order = sorted(range(len(cells)), key=lambda row: (len(cells[row]), row))
-    places = np.linspace(0, len(order) - 1, min(OF_LENGTHS, len(order))).astype(int)
-    chosen = dict.fromkeys([*(order[place] for place in places.tolist()), *special])
-    searched = np.linspace(0, len(cells) - 1, min(SEARCHED, len(cells))).astype(int).tolist()
+    of_lengths = [order[place] for place in evenly_spaced(len(order), OF_LENGTHS)]
+    chosen = dict.fromkeys([*of_lengths, *special])
+    searched = evenly_spaced(len(cells), SEARCHED)
     for pattern in FEATURES.values():
         matches = (row for row in searched if regex.search(pattern, cells[row]))
         chosen.update(dict.fromkeys(islice(matches, 1)))
