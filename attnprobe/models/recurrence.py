@@ -74,13 +74,9 @@ def _states_without_gradient(
     cell = torch.zeros_like(hidden[0])
     transposed = recurrent.transpose(1, 2).contiguous()
     for step in range(len(rows)):
-        gates = _at(products, rows[step]).add_(bias)
-        if step:
-            gates.baddbmm_(hidden[step - 1], transposed)
-        i, f, g, o = gates.chunk(4, -1)
-        for gate in (i, f, o):
-            gate.sigmoid_()
-        g.tanh_()
+        inputs = _at(products, rows[step]).add_(bias)
+        state = hidden[step - 1] if step else None
+        i, f, g, o = _gates(inputs, state, transposed).chunk(4, -1)
         cell = (f * cell).addcmul_(i, g)
         torch.mul(o, cell.tanh(), out=hidden[step])
     return hidden
@@ -113,13 +109,9 @@ class _ScaledLSTM(torch.autograd.Function):
         transposed = recurrent.transpose(1, 2).contiguous()
 
         for step in range(len(rows)):
-            gates = _at(products, rows[step]).mul_(scale[step].unsqueeze(-1)).add_(bias)
-            if step:
-                gates.baddbmm_(hidden[step - 1], transposed)
-            i, f, g, o = gates.chunk(4, -1)
-            for gate in (i, f, o):
-                gate.sigmoid_()
-            g.tanh_()
+            inputs = _at(products, rows[step]).mul_(scale[step].unsqueeze(-1)).add_(bias)
+            state = hidden[step - 1] if step else None
+            i, f, g, o = _gates(inputs, state, transposed).chunk(4, -1)
 
             i_slope, f_slope, g_slope, o_slope = gate_slopes[step].chunk(4, -1)
             torch.addcmul(i, i, i, value=-1, out=i_slope).mul_(g)
@@ -163,6 +155,27 @@ class _ScaledLSTM(torch.autograd.Function):
             state_gradient = torch.bmm(gate_gradients, recurrent)
 
         return scale_gradients, None, None, None, None
+
+
+def _gates(
+    inputs: Float[Tensor, "networks batch four_hidden"],
+    state: Float[Tensor, "networks batch hidden"] | None,
+    recurrent: Float[Tensor, "networks hidden four_hidden"],
+) -> Float[Tensor, "networks batch four_hidden"]:
+    """The gates of one step, in PyTorch's order, written over the inputs.
+
+    Args:
+        inputs: what the words and the biases add to the gates.
+        state: the hidden state before; None: there is none yet.
+        recurrent: the weights that it is multiplied by.
+    """
+    if state is not None:
+        inputs.baddbmm_(state, recurrent)
+    i, f, g, o = inputs.chunk(4, -1)
+    for gate in (i, f, o):
+        gate.sigmoid_()
+    g.tanh_()
+    return inputs
 
 
 def _at(
