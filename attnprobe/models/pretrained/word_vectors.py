@@ -59,12 +59,21 @@ def word_vectors(
         offline: never use the network.
 
     Raises:
-        UserError: the encoder cannot be opened, knows none of the words, or has fewer states than
-            `size`.
+        UserError: the encoder cannot be opened or does not encode words, knows none of them, or has
+            fewer states than `size`.
     """
     tokenizer, network = open_encoder(encoder, offline=offline)
     starts = range(0, len(words), BATCH)
-    batches = [_mean_states(words[start : start + BATCH], tokenizer, network) for start in starts]
+    try:
+        batches = [
+            _mean_states(words[start : start + BATCH], tokenizer, network) for start in starts
+        ]
+    except Exception as error:  # no padding piece; a network that needs more than a text
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+        raise UserError(
+            f"--encoder {encoder}: its states of words cannot be computed ({reason}): expected an "
+            f"encoder of texts, such as sentence-transformers/all-MiniLM-L6-v2"
+        ) from error
     states = torch.cat(batches)
     is_known = ~states.isnan().any(1)
     known_words = [word for word, known in zip(words, is_known.tolist(), strict=True) if known]

@@ -63,6 +63,22 @@ def test_an_encoder_that_knows_no_word_is_refused(encoder):
         word_vectors(["goodfilm"], encoder)
 
 
+def test_what_does_not_encode_words_is_refused_with_its_reason(tmp_path):
+    reader = tokenizer(tmp_path / "decoder", pad_token=None)
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
+    settings = transformers.GPT2Config(vocab_size=len(reader), **sizes)
+    transformers.GPT2Model(settings).save_pretrained(tmp_path / "decoder")
+    reader = tokenizer(tmp_path / "both")
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    settings = transformers.T5Config(vocab_size=len(reader), **sizes)
+    transformers.T5Model(settings).save_pretrained(tmp_path / "both")
+    expected = r"expected an encoder of texts, such as .*MiniLM"
+    with pytest.raises(UserError, match=f"decoder: .*does not have a padding token.*{expected}"):
+        word_vectors(WORDS, str(tmp_path / "decoder"))
+    with pytest.raises(UserError, match=f"both: .*input_ids.*{expected}"):
+        word_vectors(WORDS, str(tmp_path / "both"))
+
+
 @pytest.mark.parametrize("size", [0, 9])
 def test_a_size_that_the_encoder_does_not_have_is_refused(encoder, size):
     with pytest.raises(UserError, match=f"--size {size}: expected 1 to"):
