@@ -183,7 +183,7 @@ def match_classes(
     )
 
 
-class Labels(NamedTuple):
+class OutputNames(NamedTuple):
     """What a checkpoint calls its outputs.
 
     Attributes:
@@ -195,7 +195,7 @@ class Labels(NamedTuple):
     fault: str = ""
 
 
-def labels_of(settings: Any) -> Labels:
+def labels_of(settings: Any) -> OutputNames:
     """What a checkpoint calls its outputs, by its two tables: `id2label` and `label2id`.
 
     Where one of them has no names, it is the other one. Both may be wrong: people set one by hand,
@@ -215,11 +215,11 @@ def labels_of(settings: Any) -> Labels:
         fault = (
             f"contradict each other: id2label is {_table(by_number)}, label2id {_table(by_name)}"
         )
-        return Labels({}, fault)
+        return OutputNames({}, fault)
     if not complete:
         outputs = listed([str(number) for number in range(count)])
-        return Labels({}, f"name the outputs {_table(by_number)}, and its head has {outputs}")
-    return Labels((named or complete)[0])
+        return OutputNames({}, f"name the outputs {_table(by_number)}, and its head has {outputs}")
+    return OutputNames((named or complete)[0])
 
 
 def _without_case(labels: Mapping[int, str]) -> dict[int, str]:

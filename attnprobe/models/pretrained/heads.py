@@ -12,8 +12,7 @@ from attnprobe.data.pieces import TEXT, PieceReader
 STAND_IN = "x"
 """The text in whose place prompts are tried out."""
 CLOSE = 1e-5
-"""Largest difference of a new head's logit and the network's own, relative to the largest (at least
-1)."""
+"""Largest difference of a logit before another piece, relative to the largest (at least 1)."""
 
 
 def label_pieces(
@@ -95,12 +94,11 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
     Raises:
         UserError: its head is not linear.
     """
-    place = f"model.path={reader.tokenizer.name_or_path}: "
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise UserError(
-            f"{place}expected a causal language model whose head is linear, but it is "
-            f"{type(head).__name__}"
+            f"model.path={reader.tokenizer.name_or_path}: expected a causal language model whose "
+            f"head is linear, but it is {type(head).__name__}"
         )
 
     label_head = nn.Linear(
@@ -177,7 +175,6 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
     Raises:
         UserError: no linear module gives one number.
     """
-    place = f"model.path={reader.tokenizer.name_or_path}: "
     text = reader.tokenizer(STAND_IN, return_tensors="pt", return_token_type_ids=False)
     heads = {
         name: module
@@ -189,7 +186,8 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
         score = network(**text).logits
     if not heads or score.shape != (1, 1):
         raise UserError(
-            f"{place}model.threshold needs a score that a linear module gives, last of all"
+            f"model.path={reader.tokenizer.name_or_path}: model.threshold needs a score that a "
+            f"linear module gives, last of all"
         )
 
     name, head = list(heads.items())[-1]
