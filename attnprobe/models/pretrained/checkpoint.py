@@ -35,6 +35,7 @@ from attnprobe.models.pretrained.reference import Library, chat_of, copy_sharing
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
 UNLIMITED = 10**9
+"""Pieces of the longest text of a network that takes any."""
 WEIGHTS = {
     "use_safetensors": True,
     "output_loading_info": True,
@@ -136,8 +137,7 @@ def open_checkpoint(
         if threshold is not None:
             _check_threshold(threshold, settings, classes, task, prompted=prompt is not None)
 
-        takes_tags = prompt is None and (tags or not trains)
-        tags = takes_tags and _is_tagger(settings)
+        tags = prompt is None and (tags or not trains) and _is_tagger(settings)
         if threshold is not None:
             matching = Matching(
                 order=[0, 1],
@@ -154,6 +154,9 @@ def open_checkpoint(
                 path, settings, classes, trains=trains, in_order=in_order, tags=tags
             )
 
+        message = prompt if chat else None
+        if chat:
+            prompt = _chat_prompt(path, tokenizer, message)
         head = "TokenClassification" if tags else "SequenceClassification"
         if prompt is not None:
             head = "CausalLM"
@@ -171,10 +174,8 @@ def open_checkpoint(
             order=order,
             labels=[labels.get(name, "") for name in matching.classes] if prompt else [],
             threshold=threshold,
-            message=prompt if chat else None,
+            message=message,
         )
-        if chat:
-            prompt = _chat_prompt(path, tokenizer, prompt)
 
     vocabulary = network.get_input_embeddings().num_embeddings
     longest = _longest_text(path, tokenizer, network)
