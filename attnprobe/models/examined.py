@@ -74,11 +74,11 @@ def examined(
     Raises:
         UserError: probes cannot read such a module or batch.
     """
-    latest = vars(module).get("_examined")
-    if latest is None or latest[0] is not source:
-        latest = (source, _read(module, step, source, rows, is_repeat))
+    latest: Examined | None = vars(module).get("_examined")
+    if latest is None or latest.source is not source:
+        latest = _read(module, step, source, rows, is_repeat)
         vars(module)["_examined"] = latest
-    return latest[1]
+    return latest
 
 
 def forget_batch(module: Any) -> None:
