@@ -82,11 +82,15 @@ class LabelSource(Source):
         for number, (split, table) in enumerate(tables.items()):
             generator = np.random.default_rng([self.seed, number])
             asked = _asked(labels[split], names, self.others, generator)
+            columns = {
+                QUESTION: [names[label] for label in asked.labels],
+                ANSWER: ["yes" if answer else "no" for answer in asked.answers],
+                TEXT_NUMBER: [first + row for row in asked.rows],
+            }
             expanded = table.select(asked.rows)
-            expanded = expanded.add_column(QUESTION, [names[label] for label in asked.labels])
-            answers = ["yes" if answer else "no" for answer in asked.answers]
-            expanded = expanded.add_column(ANSWER, answers)
-            splits[split] = expanded.add_column(TEXT_NUMBER, [first + row for row in asked.rows])
+            for name, values in columns.items():
+                expanded = rows.with_column(expanded, name, values)
+            splits[split] = expanded
             first += len(table)
         return splits
 

@@ -229,7 +229,7 @@ class HubSource(Source):
             texts = [" ".join(filter(None, cells)) for cells in zip(*columns, strict=True)]
             if name in table.column_names:
                 table = table.remove_columns([name])
-            table = table.add_column(name, texts)
+            table = rows.with_column(table, name, texts)
 
         names = {
             old: new for old, new in self.rename.items() if old in table.column_names and old != new

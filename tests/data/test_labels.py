@@ -79,6 +79,13 @@ def test_rows_of_one_text_share_a_number_that_no_other_text_has():
     assert all(len(texts) == 1 for texts in numbers.values())
 
 
+def test_no_progress_bar_of_the_library_is_shown(capfd):
+    table = LabelSource(Rows(train=TEXTS)).load()["train"]
+    assert "Flattening" not in capfd.readouterr().err
+    table.add_column("more", [0] * len(table)).select([1, 0]).flatten_indices()
+    assert "Flattening" in capfd.readouterr().err  # others' data sets show it as before
+
+
 def test_labels_may_be_one_string():
     rows = [("one", "a | b"), ("two", ""), ("three", "b")]
     table = LabelSource(Rows(train=rows), others=None).load()["train"]
