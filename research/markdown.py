@@ -29,22 +29,35 @@ def percent(share: float, low: float, high: float) -> str:
 
 
 def put_between_markers(page: Path, name: str, content: str) -> None:
-    """Replace a generated part of a page, between `<!-- NAME -->` and `<!-- end of NAME -->`.
-
-    Args:
-        page: in Markdown.
-        name: of the part.
-        content: that stands there from now on.
+    """Replace a generated part of a page (`with_part`).
 
     Raises:
         UserError: the page has no such part, or several.
     """
-    text = page.read_text(encoding="utf-8")
+    text = with_part(page.read_text(encoding="utf-8"), name, content, page)
+    write_text(text, page)
+
+
+def with_part(text: str, name: str, content: str, page: Path | str = "the page") -> str:
+    """A page with one of its generated parts written anew.
+
+    The part stands between `<!-- NAME -->` and `<!-- end of NAME -->`; of a name such as
+    `record: headline` the end says what is before the colon.
+
+    Args:
+        text: of the page, in Markdown.
+        name: of the part.
+        content: that stands there from now on.
+        page: what an error calls it.
+
+    Raises:
+        UserError: the page has no such part, or several.
+    """
     start = f"<!-- {name} -->"
-    end = f"<!-- end of {name} -->"
+    end = f"<!-- end of {name.partition(':')[0]} -->"
     part = f"{start}\n\n{content}\n\n{end}"
     pattern = f"{re.escape(start)}\n.*?{re.escape(end)}"
     replaced, count = re.subn(pattern, lambda _: part, text, flags=re.DOTALL)
     if count != 1:
         raise UserError(f"{page} has {count} parts {start} … {end}: expected one")
-    write_text(replaced, page)
+    return replaced

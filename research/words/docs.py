@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.files import write_text
-from research.markdown import markdown
+from research.markdown import markdown, with_part
 from research.words.tables import headline, tables_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/concepts.md", "docs/results/calibration.md")
 """Pages with parts that are written here."""
-PART = re.compile(r"(<!-- record: ([\w, ]+) -->\n)(.*?)(<!-- end of record -->)", re.DOTALL)
-"""A part, between two comments; the first says which."""
+PART = re.compile(r"<!-- (record: ([\w, ]+)) -->")
+"""The comment before a part, which says which one."""
 EMPTY = "*Not measured for this version.*"
 
 
@@ -31,16 +31,13 @@ def with_parts(text: str, parts: Mapping[str, str]) -> str:
     """A page with its parts written anew.
 
     Raises:
-        UserError: the page has a part that does not exist.
+        UserError: the page has a part that does not exist, or one twice.
     """
-
-    def part(match: re.Match[str]) -> str:
-        begin, name, _, end = match.groups()
+    for marker, name in PART.findall(text):
         if name not in parts:
-            raise UserError(f"record: {name}: expected one of {', '.join(parts)}")
-        return f"{begin}\n{parts[name]}\n\n{end}"
-
-    return PART.sub(part, text)
+            raise UserError(f"{marker}: expected one of {', '.join(parts)}")
+        text = with_part(text, marker, parts[name])
+    return text
 
 
 def write_pages(table: pa.Table, root: Path = ROOT) -> None:
