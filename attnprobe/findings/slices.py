@@ -7,8 +7,13 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.evidence import deciding_words
-from attnprobe.evidence.deciding_words import SHARE_METRICS, ShareOfClass
-from attnprobe.evidence.evidence import by_run, values_of
+from attnprobe.evidence.deciding_words import (
+    SHARE_METRICS,
+    Questions,
+    ShareOfClass,
+    shares_of_classes,
+)
+from attnprobe.evidence.evidence import values_of
 from attnprobe.evidence.statistics import Interval, wilson
 from attnprobe.findings.groups import Group
 from attnprobe.findings.sheet import tested_run
@@ -24,6 +29,8 @@ EMPTY = "(empty)"
 COLUMN = "slice"
 """Of the examples' table."""
 BY_CLASS = "predicted class"
+PART = "part"
+"""Beside the numbers of each row: the part of the texts that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +130,17 @@ def _shares(
 ) -> Mapping[str, ShareOfClass]:
     """The share of each part that is shown, the intervals of all of them together."""
     code_of_part = {name: code for code, name in enumerate(shown)}
-    codes = measured["example_id"].map(part.map(code_of_part))
-    table = measured[codes.notna()]
-    table.attrs = dict(measured.attrs)
+    table = measured.assign(**{PART: measured["example_id"].map(part.map(code_of_part))})
+    table = table[table[PART].notna()]
     if table.empty:
         return {}
-    excess, room, strength = (by_run(table, table[name].to_numpy()) for name in SHARE_METRICS)
-    code = by_run(table, codes[codes.notna()].to_numpy())
-    parts = deciding_words.shares_of_classes(
-        excess, room, strength, np.nan_to_num(code, nan=-1).astype(int), together=True
-    )
-    return {shown[found.predicted_class]: found for found in parts if found.predicted_class >= 0}
+    table.attrs = dict(measured.attrs)
+    questions = Questions.of(table, [*SHARE_METRICS, PART])
+    *numbers, codes = questions.columns
+    # a row that a run lacks is of no part, and counts for none
+    codes = np.nan_to_num(codes, nan=-1).astype(int)
+    shares = shares_of_classes(*numbers, codes, clusters=questions.clusters, together=True)
+    return {shown[share.predicted_class]: share for share in shares}
 
 
 def _row(name: str, is_right: "pd.Series[bool]", share: ShareOfClass | None) -> Slice:
