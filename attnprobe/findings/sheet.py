@@ -145,9 +145,9 @@ def sheet_of(group: Group, card: Card) -> Sheet:
         Entry("to do", advice_of(card)),
     ]
     units = "test texts and trainings" if len(group.runs) > 1 else "test texts alone"
-    errors = ""
-    if _line(card, WORDS).is_tested:
-        errors = errors_of(card.chip, encoder_of(run.manifest), is_audit=is_audit)
+    errors = errors_of(
+        card.chip, _line(card, WORDS).verdict, encoder_of(run.manifest), is_audit=is_audit
+    )
     behind = [
         Entry("errors", errors),
         Entry("to know", remarks_on(run)),

@@ -67,6 +67,12 @@ ANSWER_OF_VERDICT = {
 }
 ANSWER_OF_CHIP = {Chip.READ: YES, Chip.CARE: YES, Chip.NO: NO, Chip.POOR: UNASKED}
 """Chip → answer; *Not shown* is open, or not asked, as the line of words says."""
+CHIPS_OF_ANSWER = {
+    YES: f"“{Chip.READ}” or “{Chip.CARE}”",
+    NO: f"“{Chip.NO}”",
+    OPEN: "this answer",
+}
+"""Answer → what was said to a model that is counted under it."""
 ABOUT_MODEL = (
     "rule",
     "kind",
@@ -384,7 +390,12 @@ def _inferred_record(records: Mapping[str, TrackRecord]) -> TrackRecord:
 
 
 def errors_of(
-    chip: Chip, encoder: str, *, is_audit: bool, answers: pd.DataFrame | None = None
+    chip: Chip,
+    word_verdict: Verdict,
+    encoder: str,
+    *,
+    is_audit: bool,
+    answers: pd.DataFrame | None = None,
 ) -> str:
     """How often such an answer was wrong on models whose attention is known, as a sentence.
 
@@ -393,16 +404,18 @@ def errors_of(
 
     Args:
         chip: the answer.
+        word_verdict: on the line of words, by which *Not shown* is open, or not asked.
         encoder: kind of the model, such as `lstm`; it is said where none of it was tried.
         is_audit: whether several trainings stand behind the answer; else a single one.
         answers: instead of those of the shipped models.
 
     Returns:
-        The sentence; empty where the model may be guessing, so that there is no answer.
+        The sentence; empty where the record counts such an answer as none: the model may be
+        guessing, equal weights do as well, or these texts cannot say.
     """
-    if chip is Chip.POOR:
+    answer = _answer_of_chip(chip, ANSWER_OF_VERDICT[word_verdict])
+    if answer == UNASKED:
         return ""
-    answer = OPEN if chip is Chip.UNSHOWN else ANSWER_OF_CHIP[chip]
     truth = "wrong" if answer == YES else "right"
     all_answers = calibration() if answers is None else answers
     rows = answers_to(CHIP, all_answers, "audit" if is_audit else "run")
@@ -416,8 +429,8 @@ def errors_of(
     remark = ", which leaves the question open" if answer == OPEN else ""
     return (
         f"Of {told.models} models whose attention is known to be {truth}{unmeasured}, {told.count} "
-        f"got this answer in {asked}: {100 * told.over_models.value:.0f} % "
-        f"[{low:.0f}, {high:.0f}]{remark}."
+        f"got {CHIPS_OF_ANSWER[answer]} in {asked}: {100 * told.over_models.value:.0f} % "
+        f"[{low:.0f}, {high:.0f}] over {told.rules} rules{remark}."
     )
 
 

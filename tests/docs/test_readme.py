@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.evidence.verdicts import Chip
+from attnprobe.evidence.verdicts import Chip, Verdict
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.sheet import sheet_of
 from attnprobe.findings.track_record import errors_of
@@ -55,7 +55,7 @@ def test_its_sentences_are_those_of_the_sheet(sheet):
 
 def test_its_rate_of_errors_is_that_of_the_shipped_record():
     shown = entries_of(SAMPLE.splitlines())
-    assert shown["errors"] == errors_of(Chip.CARE, "lstm", is_audit=False)
+    assert shown["errors"] == errors_of(Chip.CARE, Verdict.MEETS, "lstm", is_audit=False)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from attnprobe.evidence.deciding_words import (
     EVERY_CLASS_CLAIM,
     GUARDS,
     LOWEST_CLASS_CLAIM,
+    SHARE_CLAIM,
     WEIGHTS_MATTER_CLAIM,
 )
 from attnprobe.evidence.evidence import Evidence
@@ -21,6 +22,7 @@ from attnprobe.findings.lines import LINES, NECESSITY, STABILITY, WORDS
 from attnprobe.findings.mechanisms import MECHANISMS, mechanism_of
 from attnprobe.findings.quality import quality
 from attnprobe.findings.rules import judge
+from attnprobe.findings.track_record import without_record
 from tests.findings.cards import ABOVE, ACROSS, BELOW, WITHIN, card, finding, guards
 from tests.findings.counts import counts
 
@@ -104,6 +106,32 @@ def test_a_yes_without_a_record_is_with_care_and_has_no_tick(monkeypatch):
     assert yes.chip == Chip.CARE
     assert "unproven" in yes.sentence
     assert not word_of(yes).ticked
+
+
+def card_of_shipped_claim(encoder):
+    """A yes on the words that decide by the claim that the shipped record is of."""
+    return card(
+        [
+            finding(ABOVE, name=SHARE_CLAIM.name),
+            finding(ABOVE, *STABILITY.place, name="stability"),
+            *guards(),
+        ],
+        encoder=encoder,
+    )
+
+
+@pytest.mark.parametrize("encoder", ["average", "cnn", "lstm", "transformer"])
+def test_with_the_shipped_record_a_yes_on_a_measured_kind_may_be_read(encoder):
+    assert card_of_shipped_claim(encoder).chip is Chip.READ
+    with without_record():
+        unproven = card_of_shipped_claim(encoder)
+    assert unproven.chip is Chip.CARE
+    assert unproven.sentence.endswith("but this test is unproven on such models.")
+
+
+@pytest.mark.parametrize("encoder", ["bert", "mamba", ""])
+def test_of_another_kind_the_shipped_record_knows_nothing(encoder):
+    assert card_of_shipped_claim(encoder).chip is Chip.CARE
 
 
 @pytest.mark.usefixtures("proven")

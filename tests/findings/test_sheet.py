@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from attnprobe.evidence.deciding_words import EVERY_CLASS_CLAIM
-from attnprobe.evidence.verdicts import Chip
+from attnprobe.evidence.verdicts import Chip, Verdict
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.lines import NECESSITY, STABILITY
 from attnprobe.findings.sheet import (
@@ -108,25 +108,39 @@ def test_what_was_not_tested_has_no_rate_of_errors(group):
 
 
 @pytest.mark.parametrize(
-    ("chip", "answer", "truth"),
+    ("chip", "verdict", "answer", "truth"),
     [
-        (Chip.READ, YES, "wrong"),
-        (Chip.CARE, YES, "wrong"),
-        (Chip.NO, NO, "right"),
-        (Chip.UNSHOWN, OPEN, "right"),
+        (Chip.READ, Verdict.MEETS, YES, "wrong"),
+        (Chip.CARE, Verdict.MEETS, YES, "wrong"),
+        (Chip.NO, Verdict.NO_DIFFERENCE, NO, "right"),
+        (Chip.UNSHOWN, Verdict.CANNOT_DECIDE, OPEN, "right"),
     ],
 )
-def test_an_answer_is_wrong_where_the_truth_is_the_other_one(chip, answer, truth):
+def test_an_answer_is_wrong_where_the_truth_is_the_other_one(chip, verdict, answer, truth):
     answers = counts((40, 38), (60, 3)).assign(claim="chip", mode="run")
-    sentence = errors_of(chip, "lstm", is_audit=False, answers=answers)
+    sentence = errors_of(chip, verdict, "lstm", is_audit=False, answers=answers)
     rows = answers[answers["truth"] == truth]
     told = int((rows["answer"] == answer).sum())
     assert f"Of {len(rows)} models whose attention is known to be {truth}, {told} got" in sentence
     assert f": {100 * told / len(rows):.0f} % [" in sentence
-    unmeasured = errors_of(chip, "mamba", is_audit=False, answers=answers)
+    assert f"] over {len(rows)} rules" in sentence  # each of the models is of its own rule
+    unmeasured = errors_of(chip, verdict, "mamba", is_audit=False, answers=answers)
     assert f"known to be {truth}, none of them of this kind, {told} got" in unmeasured
-    none = errors_of(chip, "lstm", is_audit=True, answers=answers)
+    none = errors_of(chip, verdict, "lstm", is_audit=True, answers=answers)
     assert none == "How often this answer is wrong is not known: no model was tried."
+
+
+def test_what_the_record_does_not_count_as_an_answer_has_no_rate_of_errors(group):
+    """*Not shown* is open there where the line of words is; else these texts could not say."""
+    unasked = sheet_of(group, card([finding(ACROSS, unasked="no word acts"), *guards()]))
+    assert unasked.summary.chip is Chip.UNSHOWN
+    assert unasked.text("errors") == ""
+    needless = finding(BELOW, *NECESSITY.place, name="needed")
+    decided = card([finding(ABOVE), needless, *guards()])
+    assert decided.chip is Chip.UNSHOWN
+    assert sheet_of(group, decided).text("errors") == ""
+    undecided = sheet_of(group, card([finding(ACROSS), *guards()]))
+    assert undecided.text("errors").endswith(" rules, which leaves the question open.")
 
 
 def test_several_models_have_one_title(make_run):
