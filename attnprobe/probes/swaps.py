@@ -5,6 +5,7 @@ in `attnprobe.evidence.deciding_words`; how words become filler, and what each w
 `attnprobe.importance.word_swaps`.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
@@ -161,6 +162,7 @@ class Swaps(RankingProbe):
     texts: Annotated[int, Ge(20)] = 400
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
+    _is_examined: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
     _plan: Plan | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -171,8 +173,9 @@ class Swaps(RankingProbe):
             )
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
-        """Keep the test split, whose words are the filler."""
+        """Keep the test split, whose words are the filler, and choose the texts."""
         self._split = splits["test"]
+        self._is_examined = self._examined_rows(self._split)
         self._plan = None
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
@@ -195,20 +198,21 @@ class Swaps(RankingProbe):
         Raises:
             UserError: the texts are not of a run, so that there are no others.
         """
-        if self._split is None:
+        if self._split is None or self._is_examined is None:
             raise UserError(
                 "probe swaps takes words from other texts, which only a run has: leave it out here"
             )
         examiner = Examiner.of(subject, draws)
         if self._plan is None:
-            self._plan = self._planned(examiner, self._split)
+            rows = np.flatnonzero(self._is_examined).tolist()
+            self._plan = self._planned(examiner, self._split, rows)
 
         batch = subject.batch
         sets: dict[int, KeptWords] = {}
         ids = batch.example_id.tolist()
         for row, example_id in enumerate(CLOCK.track(ids, "", "of this batch")):
             split_row = self._split.row_of(example_id)
-            if not self._is_examined(split_row):
+            if not self._is_examined[split_row]:
                 continue
             if split_row in self._plan.measured:
                 sets[row] = self._plan.measured[split_row]
@@ -217,30 +221,29 @@ class Swaps(RankingProbe):
                 sets[row] = examiner.kept_words(text, self._plan, self._plan.passes)
         return sets
 
-    def _is_examined(self, row: int) -> bool:
-        """Whether a text is among those that are examined, by its row in the split.
+    def _examined_rows(self, split: TextSplit) -> Bool[np.ndarray, " rows"]:
+        """Whether each row of a split is examined.
 
         They are the first of each of `texts` equal parts of the split, and have two words or more.
         Where rows ask for labels, texts are chosen with all their rows.
         """
-        assert self._split is not None
-        number = row
-        count = len(self._split)
-        wanted = self.texts
-        texts = self._split.text_number
-        if texts is not None:
-            number = int(texts[row])
-            wanted = -(-self.texts * (int(texts.max()) + 1) // count)
-            count = int(texts.max()) + 1
-        is_sampled = number * wanted % count < wanted
-        return bool(is_sampled and self._split.words.lengths[row] > 1)
+        number = np.arange(len(split)) if split.text_number is None else split.text_number
+        count = int(number.max(initial=0)) + 1
+        # as many texts as have `texts` rows
+        sampled = math.ceil(self.texts * count / max(1, len(split)))
+        is_sampled = number * sampled % count < sampled
+        return is_sampled & (split.words.lengths > 1)
 
-    def _planned(self, examiner: "Examiner", split: TextSplit) -> Plan:
+    def _planned(self, examiner: "Examiner", split: TextSplit, rows: list[int]) -> Plan:
         """Look at a few texts, and take more passes until their effects are reliable.
 
         What is looked at is the texts and the model, never the attention.
+
+        Args:
+            examiner: of the model.
+            split: whose words are the filler.
+            rows: those that are examined.
         """
-        rows = [row for row in range(len(split)) if self._is_examined(row)]
         step = -(-len(split) // MOST_TEXTS_OF_FILLER)
         texts = (split[[row]] for row in range(0, len(split), step))
         filler = Filler.of(texts, examiner.device)

@@ -190,7 +190,7 @@ def test_swaps_examine_texts_with_all_their_labels():
         columns={"labels": number % 2, "text_number": number},
     )
     probe.prepare({"test": split})
-    examined = [row for row in range(160) if probe._is_examined(row)]
+    examined = np.flatnonzero(probe._is_examined)
     assert len(examined) == 20
     texts, counts = np.unique(number[examined], return_counts=True)
     assert len(texts) == 5
