@@ -187,16 +187,15 @@ class OtherLabels:
         return total / torch.where(count > 0, count, torch.nan)
 
 
-TABLED = (
-    "has_label",
-    "says_yes",
-    "other_label_jsd",
-    "other_label_tvd",
-    "yes_to_no",
-    "no_to_yes",
-    "never_turns",
-    "against_mass",
-)
+HEADINGS = {
+    "other_label_jsd": "JSD to other labels' attention",
+    "other_label_tvd": "TVD under it",
+    "yes_to_no": "words, yes to no",
+    "no_to_yes": "words, no to yes",
+    "never_turns": "never turns",
+    "against_mass": "weight on words against",
+}
+TABLED = ("has_label", "says_yes", *HEADINGS)
 
 
 def label_table(results: pd.DataFrame) -> pd.DataFrame:
@@ -222,14 +221,6 @@ def label_table(results: pd.DataFrame) -> pd.DataFrame:
     return facet_table(results, "labels", TABLED, lines)
 
 
-HEADINGS = {
-    "other_label_jsd": "JSD to other labels' attention",
-    "other_label_tvd": "TVD under it",
-    "yes_to_no": "words, yes to no",
-    "no_to_yes": "words, no to yes",
-    "never_turns": "never turns",
-    "against_mass": "weight on words against",
-}
 DIFFERENT_CLAIM = Claim(
     name="labels_need_their_own_attention",
     criterion="necessity",
