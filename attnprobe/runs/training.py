@@ -268,10 +268,7 @@ def run_test_loop(
             enable_checkpointing=False,
             **shared,
         )
-        if isinstance(texts, DataLoader):
-            trainer.test(classifier, texts, verbose=False)
-        else:
-            trainer.test(classifier, datamodule=texts, verbose=False)
+        trainer.test(classifier, texts, verbose=False)
 
 
 def run_predict_loop(
