@@ -229,10 +229,12 @@ class Clock:
 
     @contextmanager
     def limited(self, seconds: float | None) -> Iterator[None]:
-        """Let the time be over `seconds` after the outermost step began; None: no limit."""
+        """Let the time be over `seconds` after the outermost step began; None: no limit.
+
+        A limit around this one does not count meanwhile.
+        """
         before = self.deadline
-        if seconds is not None:
-            self.deadline = self.now() - self.elapsed + seconds
+        self.deadline = None if seconds is None else self.now() - self.elapsed + seconds
         try:
             yield
         finally:

@@ -341,7 +341,8 @@ def train(
     }
     # safetensors itself would write a file that nobody but its owner may read
     write_atomically(directory.place(WEIGHTS), lambda path: path.write_bytes(save(weights)))
-    _predict_untested(settings, directory, data, classifier)
+    with CLOCK.limited(None):  # a training that is finished is kept
+        _predict_untested(settings, directory, data, classifier)
     trained = {
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,

@@ -288,10 +288,11 @@ def run_predict_loop(
         accelerator: where.
         callbacks: that listen.
     """
-    with quiet_lightning() as shared:
+    prediction = CLOCK.step("predict the other splits", 1, "batches")
+    with quiet_lightning() as shared, prediction as step:
         trainer = Trainer(
             accelerator=accelerator,
-            callbacks=callbacks,
+            callbacks=[*callbacks, BatchesOnClock(step)],
             devices=1,
             logger=False,
             enable_checkpointing=False,
@@ -318,7 +319,7 @@ class EpochsOnClock(Callback):
 
 
 class BatchesOnClock(Callback):
-    """Says on the clock how many batches of a split are examined."""
+    """Says on the clock how many batches a pass over texts has done."""
 
     def __init__(self, step: Step) -> None:
         """Take the step whose parts are the batches."""
@@ -332,3 +333,11 @@ class BatchesOnClock(Callback):
         """Count a batch that every other callback has seen."""
         self.step.done += 1
         CLOCK.check()
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how many there are, of all splits together."""
+        self.step.total = sum(trainer.num_predict_batches)
+
+    def on_predict_batch_end(self, *_: Any) -> None:
+        """Count a batch, as in a test."""
+        self.on_test_batch_end()
