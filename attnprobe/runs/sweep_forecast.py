@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.sanitise import duration
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.runs.forecasts import measured_costs
@@ -47,7 +48,8 @@ def forecast_sweep(
     say(f"{len(jobs)} jobs: {sum(job.done for job in jobs)} done")
     forecasts: list[JobForecast] = []
     timed: dict[str, tuple[float, str] | None] = {}
-    for job, overrides in zip(jobs, job_overrides, strict=True):
+    command_lines = list(zip(jobs, job_overrides, strict=True))
+    for job, overrides in CLOCK.track(command_lines, "time the jobs", "jobs"):
         if job.done:
             continue
         config = load(overrides)
