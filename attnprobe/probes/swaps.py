@@ -253,7 +253,7 @@ class Swaps(RankingProbe):
         def first_look(passes: int) -> dict[int, KeptWords]:
             return {
                 row: examiner.kept_words(split[[row]].to(examiner.device), plan, passes)
-                for row in pilot
+                for row in CLOCK.track(pilot, "first look", "texts")
             }
 
         passes = self.passes

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from attnprobe.core.batch import Batch
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import tell_section
@@ -325,9 +326,10 @@ def _training_cost(model: TrainedModel, data: TextDataModule, epochs: int) -> fl
     }
 
     # the middle one first and once more: the first step pays for what is set up once
+    numbers = [len(batches) // 2, *sorted(spread)]
     steps = [
         training_seconds(model, batches[number].to(model.device), optimizer)
-        for number in [len(batches) // 2, *sorted(spread)]
+        for number in CLOCK.track(numbers, "time a training", "batches")
     ]
     forward_passes = data.sizes["validation"] / data.sizes["train"] + 1 / epochs
     return median(steps[-4:]) * (1 + forward_passes / 3)

@@ -4,14 +4,16 @@ import json
 
 import pytest
 
-from attnprobe.core.clock import Clock
+from attnprobe.core.clock import CLOCK, Clock, TimeIsUp
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.audit import Audit, AuditForecast
 from attnprobe.findings.studies.base import Costs, already_answered, read_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs import studies
+from attnprobe.runs.run import fit, run
+from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import carry_out_study
-from tests.small_runs import SMALL, composed
+from tests.small_runs import SMALL, composed, small_run
 
 COMMAND = (
     "+experiment=audit",
@@ -96,6 +98,53 @@ def test_tables_are_there_as_soon_as_they_are_measured(audit, tmp_path):
         audit(1)  # somebody ends the second run
     (manifest,) = tmp_path.rglob("manifest.json")
     assert "permutation" in RunDirectory(manifest.parent).manifest()["tables"]
+
+
+def test_a_training_is_kept_whose_time_is_up_before_the_other_splits_are_predicted(
+    tmp_path, monkeypatch
+):
+    seconds = 0.0
+
+    def slow(*arguments, **options):
+        nonlocal seconds
+        fitted = fit(*arguments, **options)
+        seconds += 100
+        return fitted
+
+    monkeypatch.setattr("attnprobe.runs.run.fit", slow)
+    monkeypatch.setattr(CLOCK, "now", lambda: seconds)
+    config = small_run(tmp_path)
+    with pytest.raises(TimeIsUp), CLOCK.phases("audit"), CLOCK.limited(50):
+        run(config)
+    assert RunDirectory(Settings.of(config).directory).is_trained
+
+
+def test_planning_ends_after_its_share_of_the_time(monkeypatch):
+    seconds = 0.0
+    clock = Clock(now=lambda: seconds)
+    monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
+
+    def measure(config):
+        nonlocal seconds
+        for _ in clock.track(range(100), "time a text"):
+            seconds += 10
+        return COSTS
+
+    def planned(*settings):
+        nonlocal seconds
+        audit = Audit(probes=("permutation", "skill"), minutes=4)
+        with clock.phases("audit"):
+            seconds += 20
+            return audit.plan(lambda changes: composed(*settings, *changes), measure)
+
+    plan = planned("training.epochs=2", "data.most={train: 500, validation: 300}")
+    # 20 s, and a quarter of the 220 s that were left
+    assert seconds == 20 + 60
+    assert clock.deadline is None
+    assert plan.rows == {"train": 500, "validation": 300, "test": 50}
+    assert plan.page == 24
+    assert "within 25% of study.minutes=4: taking at most 50 test rows and 500 train" in plan.words
+    assert planned("training.epochs=0").rows == {"test": 50}
 
 
 def test_tests_come_in_order_of_worth():

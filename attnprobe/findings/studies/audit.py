@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from omegaconf import DictConfig
 
-from attnprobe.core.clock import CLOCK
+from attnprobe.core.clock import CLOCK, TimeIsUp
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import duration, quoted
 from attnprobe.core.settings import Positive, Seed, Whole
@@ -39,6 +39,10 @@ FEWEST = {"train": 2000, "test": 400}
 where training rows can be left out no longer."""
 LEAST_TRAINED = 200
 """Training rows of which none are left out in any case."""
+PLANNING_SHARE = 0.25
+"""Share of the time that planning may take."""
+PAGE_SHARE = 0.1
+"""Share of the time that is kept for the page where planning ended before the page was timed."""
 FIRST_SHARE = 0.6
 """Share of the time that the first run may take: without it there is no answer at all."""
 LEAST = 50
@@ -124,14 +128,19 @@ class Audit(Study):
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
         """As many rows as the time allows, and what that means in words.
 
-        This planning and the page are part of the time.
+        This planning and the page are part of the time. Where the parts cannot be timed within
+        `PLANNING_SHARE` of it, as few rows are taken as ever are.
         """
-        if self.minutes is None:
+        if self.minutes is None or self.limit is None:
             return Plan()
         before = CLOCK.elapsed
         began = perf_counter()
         config = compose([_override(self.probes)])
-        costs = measure(config)
+        try:
+            with CLOCK.limited(before + PLANNING_SHARE * (self.limit - before)):
+                costs = measure(config)
+        except TimeIsUp:
+            return self._plan_without_costs(config)
         epochs = int(config.training.epochs)
         trainings = self.trainings(int(config.seed)) if epochs else 0
         if epochs and self.repeated_probes:
@@ -144,7 +153,7 @@ class Audit(Study):
             for drawing in reading.drawings
         ]
         page = costs.figure * (len(drawings) + OWN_FIGURES) + perf_counter() - began
-        left = self.minutes * 60 - page - before
+        left = self.limit - page - before
         rows = rows_within(costs, epochs, trainings, left)
         forecast = AuditForecast(costs, rows, epochs, trainings, page)
         forecast = forecast.with_first_run_within(FIRST_SHARE * left, self.probes_in_order)
@@ -157,6 +166,24 @@ class Audit(Study):
             members=forecast.members(self.probes_in_order),
             page=costs.figure * (len(drawings) + OWN_FIGURES),
         )
+
+    def _plan_without_costs(self, config: DictConfig) -> Plan:
+        """The fewest rows, where the machine is too slow to time anything first."""
+        assert self.minutes is not None
+        assert self.limit is not None
+        rows = dict(config.data.most or {})
+        fewest = {"test": LEAST}
+        if config.training.epochs:
+            fewest["train"] = FEWEST["train"]
+        for split, count in fewest.items():
+            rows[split] = min(count, rows.get(split, count))
+        taken = " and ".join(f"{rows[split]:,} {split} rows" for split in fewest)
+        words = (
+            f"{len(self.probes)} probes, too slow on this machine to be timed within "
+            f"{PLANNING_SHARE:.0%} of study.minutes={self.minutes:g}: taking at most {taken}, at "
+            f"random; study.minutes=… allows more"
+        )
+        return Plan(rows=rows, words=words, page=PAGE_SHARE * self.limit)
 
     def trainings(self, seed: int) -> int:
         """Every seed with learned and with uniform attention."""
