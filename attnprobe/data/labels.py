@@ -179,7 +179,8 @@ class CodeSource(Source):
 
     The columns `own_signs`, `signs_of_another` and `headings` are attentions made up for a known
     answer (`model/attention=column`): on the signs of the code, right by construction; on those of
-    another code, and on the headings of sections, wrong.
+    another code, and on the headings of sections, wrong. With fewer than four codes there may be no
+    other to take: then the weights of `signs_of_another` are even.
 
     Args:
         train_size: training texts.
@@ -224,8 +225,9 @@ def _questions_of(text: CodedText, number: int) -> list[dict[str, Any]]:
     questions = []
     codes = len(text.reasons)
     for code, reason in enumerate(text.reasons):
-        # codes 2k and 2k + 1 share a sign
-        another = text.signs[(code + 2) % codes]
+        another = (code + 2) % codes
+        shares_sign = another // 2 == code // 2  # codes 2k and 2k + 1 do
+        signs_of_another = [False] * len(text.words) if shares_sign else text.signs[another]
         questions.append(
             {
                 "text": " ".join(text.words),
@@ -234,7 +236,7 @@ def _questions_of(text: CodedText, number: int) -> list[dict[str, Any]]:
                 "rationale": reason,
                 TEXT_NUMBER: number,
                 "own_signs": _focused(text.signs[code]),
-                "signs_of_another": _focused(another),
+                "signs_of_another": _focused(signs_of_another),
                 "headings": _focused(text.headings),
             }
         )

@@ -1,5 +1,7 @@
 import re
 
+import pytest
+
 from attnprobe.data.labels import CodeSource
 from attnprobe.data.testbed.codes import generate_codes
 
@@ -79,3 +81,14 @@ def test_attentions_made_up_for_a_code_are_on_its_signs_another_ones_or_the_head
             assert abs(on_signs - 0.95) < 1e-9 if signs else max(weights) - min(weights) < 1e-9
         headings = [place for place, word in enumerate(words) if word in ("history", "plan")]
         assert all(abs(row["headings"][place] - 0.95 / 3) < 1e-9 for place in headings)
+
+
+@pytest.mark.parametrize("codes", [1, 2, 3, 4, 5])
+def test_the_signs_of_another_code_are_never_the_codes_own(codes):
+    table = CodeSource(train_size=30, validation_size=1, test_size=1, codes=codes, length=60)
+    for row in table.load()["train"]:
+        code = row["asked_label"].removeprefix("code")
+        weights = row["signs_of_another"]
+        for place, word in enumerate(row["text"].split()):
+            if word.startswith("sign") and code in re.findall(r"\d+", word):
+                assert weights[place] <= 1 / len(weights) + 1e-9
