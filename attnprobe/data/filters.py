@@ -133,7 +133,7 @@ def at_most(split: str, examples: Examples, settings: DataSettings) -> Kept:
         return Kept(np.ones(len(examples), bool))
     generator = np.random.default_rng((settings.split_seed, 2 + SPLITS.index(split)))
     if settings.asks_labels:
-        mask = _whole_texts(examples["group"].astype(object), most, generator)
+        mask = _whole_texts(examples["group"].tolist(), most, generator)
     else:
         mask = np.zeros(len(examples), bool)
         mask[generator.choice(len(examples), most, replace=False)] = True

@@ -82,7 +82,7 @@ class LabelSource(Source):
         for number, (split, table) in enumerate(tables.items()):
             generator = np.random.default_rng([self.seed, number])
             asked = _asked(labels[split], names, self.others, generator)
-            columns = {
+            columns: dict[str, list[Any]] = {
                 QUESTION: [names[label] for label in asked.labels],
                 ANSWER: ["yes" if answer else "no" for answer in asked.answers],
                 TEXT_NUMBER: [first + row for row in asked.rows],
