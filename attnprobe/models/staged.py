@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
-from attnprobe.core.readout import MOST_NUMBERS, Readout
+from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Checked, Name
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
@@ -207,10 +207,10 @@ class StagedModel(TrainedModel):
             weights = self.module.attend(self._unmarked(hidden), content)
             self._check_attention(weights, content)
             attention = self._marked(weights)
-        logits = self.module.decode(self._unmarked(hidden), self._unmarked(attention))
-        self.classes = max(2, logits.shape[-1])
+        logits = _two_classes(self.module.decode(self._unmarked(hidden), self._unmarked(attention)))
+        self.classes = logits.shape[-1]
         return Outputs(
-            logits=_two_classes(logits),
+            logits=logits,
             attention=attention,
             scores=attention.log(),
             hidden=hidden,
@@ -226,14 +226,16 @@ class StagedModel(TrainedModel):
             content=outputs.content,
             example_id=batch.example_id,
             task=self.task,
+            decode=partial(self._decode, hidden),
             recorded=outputs.logits.detach(),
+            activations=2 * hidden.numel(),
         )
-        decode = partial(self._decode, hidden)
-        position_logits, bias = self._linear_parts(decode, attention)
+        position_logits, bias = self._linear_parts(readout.logits, attention)
         if position_logits is None:
-            activations = 2 * hidden.numel()
-            return replace(readout, decode=decode, unattended=bias, activations=activations)
-        return replace(readout, position_logits=position_logits, unattended=bias)
+            return replace(readout, unattended=bias)
+        return replace(
+            readout, position_logits=position_logits, decode=None, unattended=bias, activations=0
+        )
 
     def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
         """Put the module's mask in place of these words."""
@@ -259,18 +261,14 @@ class StagedModel(TrainedModel):
     def _decode(
         self, hidden: Float[Tensor, "batch seq hidden"], attention: Float[Tensor, "*samples seq"]
     ) -> Float[Tensor, "*samples classes"]:
-        """Decode attentions `[..., batch, seq]`, as many at a time as `MOST_NUMBERS` allows."""
+        """Decode attentions `[..., batch, seq]`, each text's with its own states."""
         hidden = self._unmarked(hidden)
         weights = self._unmarked(attention, axis=-1)
-        texts = len(hidden)
-        samples = weights.reshape(-1, texts, weights.shape[-1])
-        at_once = max(1, MOST_NUMBERS // max(1, hidden.numel()))
-        logits = []
-        for part in samples.split(at_once):
-            states = hidden.expand(len(part), *hidden.shape).flatten(0, 1)
-            decoded = _two_classes(self.module.decode(states, part.flatten(0, 1)))
-            logits.append(decoded.unflatten(0, (len(part), texts)))
-        return torch.cat(logits).reshape(*attention.shape[:-1], -1)
+        states = hidden.expand(*attention.shape[:-2], *hidden.shape)
+        logits = self.module.decode(
+            states.reshape(-1, *hidden.shape[1:]), weights.reshape(-1, weights.shape[-1])
+        )
+        return _two_classes(logits).reshape(*attention.shape[:-1], -1)
 
     def _ids(self, batch: Batch) -> Int[Tensor, "batch seq"]:
         """The ids as the module reads them."""
