@@ -94,6 +94,8 @@ class Model(nn.Module, metaclass=Checked):
             has read a text.
         is_summed: whether `summed` is known, after `prepare`.
         tags: it labels every word, and predicts the class of one queried word per text.
+        removal: how `without` takes a word away: `delete`, or `mask` where a mask is put in its
+            place.
         halving: what splits a batch that does not fit into memory.
     """
 
@@ -107,6 +109,7 @@ class Model(nn.Module, metaclass=Checked):
     has_layers: bool = False
     is_summed: bool = False
     tags: bool = False
+    removal: str = "delete"
     halving: Halving
 
     at_sites: Callable[[Batch], Iterator[AtSite]]

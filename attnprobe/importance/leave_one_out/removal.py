@@ -166,8 +166,8 @@ def _measure(
         whole = original[example]
         if known is not None and way is None:
             gone = F.one_hot(removed, content.shape[1]).bool()
-            masks = getattr(classifier, "removal", "delete") == "mask"
-            keys = keys_of(example, gone, "mask" if masks else "delete")
+            operator = "mask" if classifier.removal == "mask" else "delete"
+            keys = keys_of(example, gone, operator)
             known.update(zip(keys, reduced, strict=True))
         flipped = _decision(reduced, classifier.task) != _decision(whole, classifier.task)
         distance[example, removed] = prediction_distance(reduced, whole, classifier.task)
