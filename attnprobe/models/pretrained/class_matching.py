@@ -1,6 +1,7 @@
 """Which output of a checkpoint is which class of the data."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -144,8 +145,8 @@ def match_classes(
     elif fault:
         raise UserError(
             f"model.path={path}: the tables of labels in its config.json {fault}. Correct them, or "
-            f"give the class of each output with data.labels=[{', '.join(classes)}], in the order "
-            f"of the outputs"
+            f"give the class of each output with {order_setting(classes)}, in the order of the "
+            f"outputs"
         )
     for way, names in _ways_to_match(labels, classes, in_order).items():
         prefix = "label" if way == "number" else ""
@@ -166,10 +167,7 @@ def match_classes(
         return Matching([], list(classes))
     remedy = "data.labels='{value in the data: label of the checkpoint, …}'"
     if all(_plain(label).startswith("label") for label in labels.values()):
-        remedy = (
-            f"data.labels=[{', '.join(classes)}] in the order of its training, all {len(labels)} "
-            f"of them"
-        )
+        remedy = f"{order_setting(classes)} in the order of its training, all {len(labels)} of them"
     if tags:
         remedy = (
             f"data.token=COLUMN and data.label=COLUMN: it gives a class to every word, so that a "
@@ -181,6 +179,15 @@ def match_classes(
         f"{', '.join(classes)}. Say which is which with {remedy}, or train it on them with "
         f"training=finetune"
     )
+
+
+def order_setting(classes: Sequence[str]) -> str:
+    """The setting that gives the outputs' classes in their order, as it is typed.
+
+    >>> print(order_setting(["no", "yes"]))
+    'data.labels=[no, yes]'
+    """
+    return shlex.quote(f"data.labels=[{', '.join(classes)}]")
 
 
 class OutputNames(NamedTuple):

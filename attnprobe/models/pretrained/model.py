@@ -33,6 +33,7 @@ from attnprobe.models.pretrained.attention_hooks import (
     examine_attention,
 )
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
+from attnprobe.models.pretrained.class_matching import order_setting
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
 from attnprobe.models.pretrained.label_scores import LabelScores
@@ -534,7 +535,7 @@ class PretrainedClassifier(TrainedModel):
             raise UserError(
                 f"model.path={self.path}: {confusion.sentence()}. If so, set "
                 f"data.labels='{confusion.mapping()}'; if it is as bad as that, give its own "
-                f"order, data.labels=[{', '.join(self.class_names)}]"
+                f"order, {order_setting(self.class_names)}"
             )
         share = confusion.right / confusion.texts
         return [*checks, Check("labels", share, share, True, confusion.sentence())]

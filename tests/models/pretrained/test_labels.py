@@ -1,6 +1,7 @@
 """Tables of labels that are wrong, labels that are mixed up, and checkpoints that are refused."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -58,6 +59,18 @@ def test_an_order_that_is_given_is_taken_in_their_place(tmp_path, fault):
     assert result.model.class_names == ["yes", "no"]
     expected = library_says(plain, reader, ROWS[0][0]).double()
     np.testing.assert_allclose(result.logits()[0], expected, atol=1e-5)
+
+
+def test_the_order_that_a_refusal_names_is_one_word_of_a_shell(tmp_path):
+    id2label, label2id, _ = FAULTS["from one"]
+    stored(tmp_path / "model", id2label=id2label, label2id=label2id)
+    with pytest.raises(UserError) as refusal:
+        opened(tmp_path / "model", ROWS[:12], tmp_path)
+    words = shlex.split(str(refusal.value))
+    (setting,) = [word.rstrip(",") for word in words if word.startswith("data.labels=")]
+    (tmp_path / "typed").mkdir()
+    result = opened(tmp_path / "model", ROWS[:12], tmp_path / "typed", setting)
+    assert result.model.class_names == ["no", "yes"]
 
 
 def test_names_that_stand_in_one_table_alone_are_taken(tmp_path):
