@@ -296,7 +296,7 @@ def test_all_classes_of_a_run_are_matched_again_when_it_is_loaded(match):
         (
             UNNAMED,
             {"class_names": ("a", "b", "c")},
-            r"its labels are LABEL_0, .*=\[a, b, c\] in the order of .*all 3",
+            r"its labels are LABEL_0, .*=\[a, b, c\]' in the order of .*all 3",
         ),
         (UNNAMED, {"class_names": ("1", "2", "3")}, r"those of the data 1, 2, 3"),
         (
