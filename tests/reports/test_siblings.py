@@ -22,8 +22,8 @@ transformers = pytest.importorskip("transformers")
 FEW = ROWS[:12]
 
 
-def agrees(result, plain, reader, texts):
-    """Whether every prediction is the library's of that text, or pair, alone."""
+def assert_agrees(result, plain, reader, texts):
+    """Assert that every prediction is the library's of that text, or pair, alone."""
     expected = torch.stack([library_says(plain, reader, *text) for text in texts]).double()
     assert_close(result.logits().softmax(-1), expected.softmax(-1), atol=1e-5, rtol=0)
 
@@ -41,7 +41,7 @@ def test_a_text_that_ends_in_the_padding_token_is_pooled_as_by_the_library(tmp_p
     plain = network(tmp_path / "model", kind, vocab_size=len(reader), **DECODER)
     rows = [(text + " [PAD]" * (number % 3), label) for number, (text, label) in enumerate(FEW)]
     result = opened(tmp_path / "model", rows, tmp_path)
-    agrees(result, plain, reader, alone(rows))
+    assert_agrees(result, plain, reader, alone(rows))
     batch = result.data.splits["test"][[0, 1, 2]]
     pooled = batch.pieces[torch.arange(3), result.model.piece_read(batch)]
     assert (pooled != 0).all()
@@ -55,7 +55,7 @@ def test_a_decoder_that_cuts_and_pads_on_the_left_pools_as_its_library(tmp_path)
     read = transformers.AutoModelForSequenceClassification.from_pretrained
     rows = [(f"{text} but it was {text}", label) for text, label in FEW]
     result = opened(tmp_path / "model", rows, tmp_path)
-    agrees(result, read(tmp_path / "model", dtype=torch.float32).eval(), reader, alone(rows))
+    assert_agrees(result, read(tmp_path / "model", dtype=torch.float32).eval(), reader, alone(rows))
 
 
 # line breaks
@@ -77,7 +77,7 @@ def test_spaces_and_marks_reach_a_tokenizer_of_any_family(tmp_path, family):
     plain = network(tmp_path / "model", kind, vocab_size=len(reader), **ends)
     rows = [(text, ("no", "yes")[number % 2]) for number, text in enumerate(MARKS)]
     result = opened(tmp_path / "model", rows, tmp_path)
-    agrees(result, plain, reader, alone(rows))
+    assert_agrees(result, plain, reader, alone(rows))
     assert not result.check()[1]
 
 
@@ -96,7 +96,7 @@ def asked(string):
         return plain(**reader(string, return_tensors="pt")).logits[0, -1, labels].softmax(-1)
 
 
-def agrees_where_asked(rows, output):
+def assert_agrees_where_asked(rows, output):
     result = opened(families.language_model("gpt2"), rows, output, *ASKED)
     for number, (text, _) in enumerate(rows):
         expected = asked(families.PROMPT.format(text=text)).double()
@@ -104,14 +104,16 @@ def agrees_where_asked(rows, output):
 
 
 def test_a_line_break_in_a_text_reaches_a_prompted_model(tmp_path):
-    agrees_where_asked([("the film\n\nwas\tfine ", "no"), (" a  story", "yes")], tmp_path)
+    assert_agrees_where_asked([("the film\n\nwas\tfine ", "no"), (" a  story", "yes")], tmp_path)
 
 
 # special token in a text
 
 
 def test_an_end_token_in_a_text_does_not_end_a_prompt(tmp_path):
-    agrees_where_asked([("the film</s> was fine", "no"), ("<s>a story</s>", "yes")], tmp_path)
+    assert_agrees_where_asked(
+        [("the film</s> was fine", "no"), ("<s>a story</s>", "yes")], tmp_path
+    )
 
 
 def test_a_special_token_in_the_second_text_of_a_pair_is_read_as_one(tmp_path):
@@ -127,7 +129,7 @@ def test_a_special_token_in_the_second_text_of_a_pair_is_read_as_one(tmp_path):
         "data.text2=b",
         header=("a", "b", "label"),
     )
-    agrees(result, plain, reader, [row[:2] for row in rows])
+    assert_agrees(result, plain, reader, [row[:2] for row in rows])
     sentence, warns = result.check("special tokens in texts")
     assert warns
     assert "'</s>' in 2" in sentence
@@ -157,7 +159,7 @@ def test_bytes_that_are_merged_across_spaces_are_one_unit(tmp_path):
     plain = network(tmp_path / "model", "GPT2", vocab_size=len(reader), **sizes)
     rows = [("by the way it was dull", "no"), ("it was by the way", "yes"), ("dull it was", "no")]
     result = opened(tmp_path / "model", rows, tmp_path)
-    agrees(result, plain, reader, alone(rows))
+    assert_agrees(result, plain, reader, alone(rows))
     part = result.data.splits["test"]
     units = [part.tokens(number) for number in range(3)]
     assert [" ".join(words) for words in units] == [text for text, _ in rows]
@@ -238,7 +240,7 @@ def test_of_a_pair_the_text_outside_the_window_is_not_seen(tmp_path):
     settings = ("data.text=a", "data.text2=b")
     header = ("a", "b", "label")
     result = opened(tmp_path / "model", rows, tmp_path, *settings, header=header)
-    agrees(result, plain, reader, [row[:2] for row in rows])
+    assert_agrees(result, plain, reader, [row[:2] for row in rows])
     batch = result.data.splits["test"][[0, 1]]
     outputs = result.model(batch)
     assert not outputs.content[batch.segment == 0].any()
