@@ -144,10 +144,10 @@ class Clock:
         Raises:
             TimeIsUp: the command's time is over.
         """
-        self.check()
         step = Step(title, self.now(), total, unit)
         self.steps.append(step)
         try:
+            self.check()
             yield step
         finally:
             if step in self.steps:  # the step around it may have ended before, by an error

@@ -91,6 +91,14 @@ def test_the_limit_ends_whatever_is_worked_on_and_no_more(clock, time):
     assert list(clock.track(range(3), "again")) == [0, 1, 2]
 
 
+def test_a_step_that_begins_too_late_is_named(clock, time):
+    with clock.phases("audit"), clock.limited(5):
+        time.passes(6)
+        with pytest.raises(TimeIsUp, match="time was up after 0:06, at: base, seed 0"):
+            clock.step("base, seed 0").__enter__()
+        assert clock.place == "audit"
+
+
 def test_no_limit_and_no_command_is_no_hindrance(clock):
     assert clock.remaining == float("inf")
     with clock.limited(None):
