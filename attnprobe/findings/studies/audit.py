@@ -41,8 +41,9 @@ LEAST_TRAINED = 200
 """Training rows of which none are left out in any case."""
 PLANNING_SHARE = 0.25
 """Share of the time that planning may take."""
-PAGE_SHARE = 0.1
-"""Share of the time that is kept for the page where planning ended before the page was timed."""
+PAGE_SHARE = 0.2
+"""Share of the time that is kept for the page at most, and where planning ended before the page
+was timed."""
 FIRST_SHARE = 0.6
 """Share of the time that the first run may take: without it there is no answer at all."""
 LEAST = 50
@@ -152,10 +153,11 @@ class Audit(Study):
             if probe in self.probes
             for drawing in reading.drawings
         ]
-        page = costs.figure * (len(drawings) + OWN_FIGURES) + perf_counter() - began
-        left = self.limit - page - before
+        page = min(costs.figure * (len(drawings) + OWN_FIGURES), PAGE_SHARE * self.limit)
+        beside_runs = page + perf_counter() - began
+        left = self.limit - beside_runs - before
         rows = rows_within(costs, epochs, trainings, left)
-        forecast = AuditForecast(costs, rows, epochs, trainings, page)
+        forecast = AuditForecast(costs, rows, epochs, trainings, beside_runs)
         forecast = forecast.with_first_run_within(FIRST_SHARE * left, self.probes_in_order)
         rows = forecast.rows
         limits = dict(config.data.most or {}) | rows if rows else {}
@@ -164,7 +166,7 @@ class Audit(Study):
             words=forecast.in_words(self.probes, self.minutes),
             seconds=forecast.seconds,
             members=forecast.members(self.probes_in_order),
-            page=costs.figure * (len(drawings) + OWN_FIGURES),
+            page=page,
         )
 
     def _plan_without_costs(self, config: DictConfig) -> Plan:
@@ -230,14 +232,14 @@ class AuditForecast:
         rows: split → rows that are taken, of splits of which some are left out.
         epochs: of each training.
         trainings: 0 where nothing is trained.
-        page: seconds for the page and the planning.
+        beside_runs: seconds for the page and the planning.
     """
 
     costs: Costs
     rows: dict[str, int]
     epochs: int
     trainings: int
-    page: float
+    beside_runs: float
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -248,7 +250,7 @@ class AuditForecast:
     def seconds(self) -> float:
         """The whole audit."""
         costs = replace(self.costs, rows=self.sizes)
-        return self.page + costs.seconds(self.epochs, self.trainings)
+        return self.beside_runs + costs.seconds(self.epochs, self.trainings)
 
     @property
     def probe_seconds(self) -> dict[str, float]:
@@ -304,7 +306,7 @@ class AuditForecast:
             times = ", ".join(f"{probe} {duration(seconds)}" for probe, seconds in slow.items())
             sentences.append(f"Most of it: {times}")
         if self.rows:
-            all_rows = duration(self.page + self.costs.seconds(self.epochs, self.trainings))
+            all_rows = duration(self.beside_runs + self.costs.seconds(self.epochs, self.trainings))
             taken = " and ".join(
                 f"{count:,} of {self.costs.rows[split]:,} {split} rows"
                 for split, count in self.rows.items()
