@@ -97,6 +97,8 @@ def carry_out_study(
             carried_out = _carry_out_here(study, config, composer, plan)
         else:
             carried_out = _carry_out_as_jobs(study, config, composer, options, places, logs)
+        if plan.members:
+            CLOCK.plan([plan.page])  # members that are left out take no time
         if carried_out.left_out:
             print(
                 f"{study.name}: time was up after {clock_time(CLOCK.elapsed)}; left out: "

@@ -50,8 +50,12 @@ def audit(tmp_path, monkeypatch):
             return directory
 
         monkeypatch.setattr(studies, "run", timed)
-        monkeypatch.setattr(studies, "CLOCK", Clock(now=lambda: seconds))
-        directory = carry_out_study(command, lambda overrides: composed(*overrides))
+        clock = Clock(now=lambda: seconds)
+        monkeypatch.setattr(studies, "CLOCK", clock)
+        with clock.command():
+            directory = carry_out_study(command, lambda overrides: composed(*overrides))
+            (step,) = clock.steps
+            assert step.total == step.done + 1  # the page alone is left, whatever was left out
         return json.loads((directory / "study.json").read_text()), directory
 
     command = [*COMMAND, f"output={tmp_path}"]
