@@ -136,10 +136,12 @@ def _shares(
         return {}
     table.attrs = dict(measured.attrs)
     questions = Questions.of(table, [*SHARE_METRICS, PART])
-    *numbers, codes = questions.columns
+    excess, room, strength, codes = questions.columns
     # a row that a run lacks is of no part, and counts for none
     codes = np.nan_to_num(codes, nan=-1).astype(int)
-    shares = shares_of_classes(*numbers, codes, clusters=questions.clusters, together=True)
+    shares = shares_of_classes(
+        excess, room, strength, codes, clusters=questions.clusters, together=True
+    )
     return {shown[share.predicted_class]: share for share in shares}
 
 
