@@ -11,6 +11,7 @@ import torch
 from annotated_types import Ge, MinLen
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
@@ -1023,11 +1024,11 @@ class PretrainedClassifier(TrainedModel):
         assert texts.pieces is not None
         assert texts.piece_word is not None
         assert texts.piece_kind is not None
-        is_removed = texts.piece_word == position.unsqueeze(1)
-        if self.removal == "mask" and self.mask is not None:
+        if self.removal == "mask":
             # the word stays, so that nothing moves
-            return replace(texts, pieces=torch.where(is_removed, self.mask, texts.pieces))
+            return self.masked(texts, F.one_hot(position, texts.ids.shape[1]).bool())
 
+        is_removed = texts.piece_word == position.unsqueeze(1)
         # all other pieces move up, in their order, and padding fills the end
         order = is_removed.long().argsort(dim=1, stable=True)
         is_end = is_removed.gather(1, order)
