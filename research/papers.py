@@ -119,9 +119,9 @@ def _measured_numbers(places: Sequence[str]) -> dict[tuple[str, ...], list[Measu
     }
     rows = compare(results)
     rows = rows[rows["published"].notna()]
-    places_of_rows = zip(rows["probe"], rows["metric"], strict=True)
+    metrics = zip(rows["probe"], rows["metric"], strict=True)
     rows = rows.assign(
-        start=rows["run_id"].map(starts), reported=[reported[place] for place in places_of_rows]
+        start=rows["run_id"].map(starts), reported=[reported[metric] for metric in metrics]
     )
 
     numbers: dict[tuple[str, ...], list[Measured]] = {}
@@ -243,11 +243,13 @@ def _counted(cells: Sequence[Cell]) -> str:
 
 def _rounded(table: pd.DataFrame) -> pd.DataFrame:
     """Numbers with three digits after the point, an empty cell where there is none."""
-    return table.map(
-        lambda value: (
-            ("" if np.isnan(value) else f"{value:.3f}") if isinstance(value, float) else value
-        )
-    )
+
+    def cell(value: object) -> object:
+        if not isinstance(value, float):
+            return value
+        return "" if np.isnan(value) else f"{value:.3f}"
+
+    return table.map(cell)
 
 
 def main() -> None:

@@ -270,7 +270,7 @@ def auroc_of(rows: pd.DataFrame, way: str) -> float:
 
 def over_resampled_rules(
     rows: pd.DataFrame, statistic: Callable[[pd.DataFrame], float]
-) -> tuple[float, float, float]:
+) -> Interval:
     """A number of all rows, with the bootstrap's 95 % interval over rules."""
     parts = [part for _, part in rows.groupby("rule")]
     draw = np.random.default_rng(0)
@@ -280,7 +280,7 @@ def over_resampled_rules(
         resample = pd.concat([parts[number] for number in drawn])
         samples.append(statistic(resample))
     low, high = np.nanquantile(samples, [1 - UPPER_TAIL, UPPER_TAIL])
-    return statistic(rows), float(low), float(high)
+    return Interval(statistic(rows), float(low), float(high))
 
 
 def ways_as_markdown(rows: pd.DataFrame) -> str:

@@ -24,12 +24,12 @@ def runs(tmp_path_factory):
 
 
 def cell(cells, metric, group="overall", model="lstm_additive"):
-    (found,) = [
+    (published,) = [
         each
         for each in cells
         if (each.data, each.model, each.metric, each.group) == ("sst", model, metric, group)
     ]
-    return found
+    return published
 
 
 def test_every_published_number_is_a_cell():
@@ -83,9 +83,9 @@ def test_beyond_is_outside_of_the_ends(runs, published, beyond):
     (measured, _) = cell(cells_of([str(runs)]), "accuracy").measured
     number = measured.number._replace(value=0.5, low=0.4, high=0.6)
     invented = type(measured)("start", 1, number)
-    found = Cell("paper", "sst", "lstm", "accuracy", "overall", published, [invented])
-    assert found.beyond("start") is beyond
-    assert found.beyond("another start") is None
+    accuracy = Cell("paper", "sst", "lstm", "accuracy", "overall", published, [invented])
+    assert accuracy.beyond("start") is beyond
+    assert accuracy.beyond("another start") is None
 
 
 def test_what_was_not_run_and_what_cannot_be_had_are_told_apart(runs):
