@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe import __version__
 from attnprobe.core.clock import CLOCK
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, as_typed
 from attnprobe.core.launchers import leave_other_launchers
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
 from attnprobe.core.references import check_references
@@ -102,9 +102,7 @@ def wants_traceback() -> bool:
 
 def stop(message: str) -> None:
     """End with one line and status 2."""
-    for setting, typed in TYPED.items():
-        message = message.replace(setting, typed)
-    print(f"attnprobe: {visible(message)}", file=sys.stderr)
+    print(f"attnprobe: {visible(as_typed(message, TYPED))}", file=sys.stderr)
     raise SystemExit(2) from None
 
 

@@ -11,19 +11,21 @@ from attnprobe.cli.conditions import add_conditions, judge, names_in
 from attnprobe.cli.main import Parser, answering
 from attnprobe.core.sanitise import quoted
 
-USAGE = "attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]"
+USAGE = """attnprobe audit FILE --text COLUMN --label COLUMN [options]
+                       [NAME=VALUE ...]"""
 EPILOG = """examples:
   attnprobe audit reviews.csv --text review --label stars
-  attnprobe audit reviews.csv --text review --label stars --model cnn --minutes 10 \\
-    training.epochs=4
+  attnprobe audit reviews.csv --text review --label stars --model cnn \\
+    --minutes 10 training.epochs=4
   attnprobe audit reviews.csv --text review --label stars --model my_bert
-  attnprobe audit Umsätze.xlsx --text "Kommentar (frei)" --label Note --language de
-  attnprobe audit my_folder --text text --label label --fail-if "agreement < 0.2" \\
-    --archive evidence.zip
+  attnprobe audit Umsätze.xlsx --text "Kommentar (frei)" --label Note \\
+    --language de
+  attnprobe audit my_folder --text text --label label \\
+    --fail-if "agreement < 0.2" --archive evidence.zip
 
-FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, validation.* and
-test.*. Separators, encodings and decimal marks are found out and said. Everything else is a setting
-of attnprobe run, NAME=VALUE."""
+FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*,
+validation.* and test.*. Separators, encodings and decimal marks are found out
+and said. Everything else is a setting of attnprobe run, NAME=VALUE."""
 
 
 @dataclass(frozen=True)

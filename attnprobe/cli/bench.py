@@ -18,8 +18,8 @@ EPILOG = """examples:
   attnprobe bench attention gradient lime truth random
   attnprobe bench decompx rollout --models '*--transformer--*' --json
 
-SCORES is a file (docs/bench.md has the format), the name of an importance, attention, or one of two
-answers that are known: truth, and its reverse."""
+SCORES is a file (docs/bench.md has the format), the name of an importance,
+attention, or one of two answers that are known: truth, and its reverse."""
 WIDTH = 80
 
 

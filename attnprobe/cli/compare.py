@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 EPILOG = """examples:
-  attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
-  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e --fail-if "change.correct < -0.02" \\
-    --fail-if "agreement == no"
+  attnprobe compare runs/reviews/lstm_additive-seed0-* \\
+    runs/reviews/lstm_additive-seed1-*
+  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e \\
+    --fail-if "change.correct < -0.02" --fail-if "agreement == no"
 
-A and B are directories of finished runs, or of studies (their examined run is taken). A condition's
-plain names are B's numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's,
-over the texts that both have where it is a probe's."""
+A and B are directories of finished runs, or of studies (their examined run is
+taken). A condition's plain names are B's numbers and verdicts; first.NAME is
+A's, change.NAME is B's number minus A's, over the texts that both have where it
+is a probe's."""
 SHOWN = 10
 """Examples on the terminal; all are in the files."""
 MAIN = ("tau_attention_leave_one_out", "optimum_jsd")

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from attnprobe.runs.load import TrainedRun
 
 EPILOG = """examples:
-  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b "a film that is not good"
-  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b --file new_texts.txt \\
-    --html explained.html"""
+  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b \\
+    "a film that is not good"
+  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b \\
+    --file new_texts.txt --html explained.html"""
 PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta name="generator" content="attnprobe {version}">'

@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
@@ -29,7 +30,16 @@ COMMANDS = {
 
 `run` and `report` have command lines of their own; each other one is the function of that name in
 the module of that name here."""
-LISTED = "\n".join(f"    {name:<12}{about}" for name, about in COMMANDS.items())
+WIDTH = 80
+"""Columns of the help."""
+
+
+def _listed(name: str, about: str) -> str:
+    """A command with what it does, on as many lines as it takes."""
+    return textwrap.fill(about, WIDTH, initial_indent=f"    {name:<12}", subsequent_indent=" " * 16)
+
+
+LISTED = "\n".join(_listed(name, about) for name, about in COMMANDS.items())
 HELP = f"""usage: attnprobe COMMAND ...
 
 May I read this classifier's attention as an explanation?
@@ -41,20 +51,23 @@ examples:
   attnprobe audit reviews.csv --text review --label stars
   attnprobe run +experiment=jain_adversarial data=sst model=cnn
   attnprobe report runs -o report.html --archive evidence.zip
-  attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
+  attnprobe compare runs/reviews/lstm_additive-seed0-* \\
+    runs/reviews/lstm_additive-seed1-*
   attnprobe explain runs/reviews/lstm_additive-seed0-* "a film that is not good"
   attnprobe bench scores.parquet --data bench
 
 settings (NAME=VALUE after audit and run; each group is a folder of conf/):
-  data       what is read: testbed (built in), files (yours), sst, imdb, agnews, ...
+  data       what is read: testbed (built in), files (yours), sst, imdb, ...
   model      what is trained: lstm, cnn, average, transformer, pretrained, ...
              with model/attention=additive|dot|uniform|...
   training   how: epochs, learning rate, early stopping
   probe      the tests, such as probe=[permutation,adversarial]
   +experiment, importances, seed, trainer, logger, launcher, output
-  attnprobe run --help lists every choice, attnprobe run --help settings every value
+  attnprobe run --help lists every choice,
+  attnprobe run --help settings every value
 
-exit status: 0 done, 1 failed, 2 a mistake in the command, 3 a --fail-if condition holds
+exit status: 0 done, 1 failed, 2 a mistake in the command,
+             3 a --fail-if condition holds
 documentation: docs/README.md"""
 
 EVERY_SETTING = "Every setting with its value"
@@ -137,10 +150,14 @@ def stop(message: str) -> None:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """A command shows its clock; a mistake of the user's or a signal ends it with one line."""
+def answering(typed: Mapping[str, str] | None = None) -> Iterator[None]:
+    """A command shows its clock; a mistake of the user's or a signal ends it with one line.
+
+    Args:
+        typed: how a setting begins → what the command calls it that has an option for it.
+    """
     from attnprobe.core.clock import CLOCK
-    from attnprobe.core.errors import UserError
+    from attnprobe.core.errors import UserError, as_typed
     from attnprobe.core.processes import answering_signals
 
     with answering_signals("attnprobe", "restarts it"):
@@ -148,7 +165,7 @@ def answering() -> Iterator[None]:
             with CLOCK.showing(), CLOCK.command():
                 yield
         except UserError as error:
-            stop(str(error))
+            stop(as_typed(str(error), typed or {}))
 
 
 class Parser(argparse.ArgumentParser):
@@ -157,7 +174,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, **kwargs: str) -> None:
         super().__init__(
             prog=f"attnprobe {command}",
-            description=COMMANDS[command][0].upper() + COMMANDS[command][1:],
+            description=textwrap.fill(COMMANDS[command][0].upper() + COMMANDS[command][1:], WIDTH),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
             **kwargs,  # type: ignore[arg-type]

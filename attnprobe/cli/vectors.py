@@ -7,7 +7,8 @@ from pathlib import Path
 from attnprobe.cli.main import Parser, answering
 
 EPILOG = """examples:
-  attnprobe vectors data=sst --encoder sentence-transformers/all-MiniLM-L6-v2 -o sst.vec
+  attnprobe vectors data=sst -o sst.vec \\
+    --encoder sentence-transformers/all-MiniLM-L6-v2
   attnprobe run +experiment=jain data=sst data.vectors=sst.vec"""
 
 
@@ -40,7 +41,7 @@ def vectors(arguments: Sequence[str]) -> None:
         arguments: what follows the command's name.
     """
     options = vectors_parser().parse_args(arguments)
-    with answering():
+    with answering(typed={"model.path=": "--encoder "}):
         from attnprobe.core.errors import UserError, answering_disk
         from attnprobe.models.pretrained.word_vectors import word_vectors
         from attnprobe.results.writer import refuse_unwritable

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,6 +37,21 @@ class UserError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message))
+
+
+def as_typed(message: str, typed: Mapping[str, str]) -> str:
+    """A message about settings, of a command that has options for some of them.
+
+    Args:
+        message: names settings.
+        typed: how a setting begins → what the command calls it.
+
+    >>> as_typed("model.path=bert: no such folder", {"model.path=": "--encoder "})
+    '--encoder bert: no such folder'
+    """
+    for setting, option in typed.items():
+        message = message.replace(setting, option)
+    return message
 
 
 @contextmanager

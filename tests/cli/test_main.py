@@ -98,7 +98,15 @@ def test_every_command_has_help(name, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["attnprobe"])
     with suppress(SystemExit):
         main([name, "--help"])
-    assert f"attnprobe {name}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"attnprobe {name}" in shown
+    if name != "run":  # it lists every choice, a line for each group
+        assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_list_of_commands_fits_a_terminal(capsys):
+    main(["--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 def test_run_looks_like_the_module_to_whoever_starts_it_again(monkeypatch):

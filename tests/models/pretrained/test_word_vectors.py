@@ -85,6 +85,16 @@ def test_a_size_that_the_encoder_does_not_have_is_refused(encoder, size):
         word_vectors(WORDS, encoder, size=size)
 
 
+def test_an_encoder_that_is_not_there_is_called_what_was_typed(tmp_path, capsys):
+    missing = str(tmp_path / "missing")
+    output = str(tmp_path / "words.vec")
+    with pytest.raises(SystemExit):
+        vectors(["data=testbed", "--encoder", missing, "--offline", "-o", output])
+    message = capsys.readouterr().err
+    assert f"attnprobe: --encoder {missing}: there is no such folder" in message
+    assert "model.path" not in message
+
+
 def test_the_command_writes_what_the_loader_reads(encoder, tmp_path, capsys):
     path = tmp_path / "testbed.vec"
     arguments = ["data=testbed", "--encoder", encoder, "-o", str(path)]
