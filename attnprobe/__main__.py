@@ -45,6 +45,7 @@ def main() -> None:
     """The command line; a mistake ends in one line, before anything heavy is imported."""
     if "--version" in sys.argv[1:]:  # Hydra would print its own
         return print(f"attnprobe {__version__}")
+    HydraConfig.instance().cfg = None  # that of another command in this process
     try:
         leave_other_launchers()
     except UserError as error:

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 from hydra import initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from attnprobe.__main__ import main
@@ -66,7 +65,6 @@ def command_line(folder: Path, *arguments: str) -> CompletedProcess[str]:
     out = StringIO()
     err = StringIO()
     status = 0
-    HydraConfig.instance().cfg = None  # Hydra leaves that of the command before
     with (
         chdir(folder),
         redirect_stdout(out),
