@@ -1,12 +1,12 @@
 """Sets of words kept, all others replaced by filler: the operator of the test on words.
 
-Words keep their places, and a text its length in words. The filler of each place is drawn by itself
-from all words of the texts, so that it knows of no place, no label and no decision. No mask, no
-gap, and no text closes up.
+Words keep their places, and a text keeps its number of words: nothing is masked, and no gap closes.
+The filler of each place is drawn independently from all words of the texts, so that it depends on
+no place, no label and no decision.
 
 What each word does is estimated twice, from sets that have nothing in common but the text: the
-product of two independent estimates has no bias, while the square of one is positive even for a
-word that does nothing.
+product of two independent estimates has no bias, while the square of one estimate is positive even
+for a word that does nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,16 +27,16 @@ from attnprobe.models.base import Model
 POSITIONS_AT_ONCE = 8192
 """Positions of changed texts that go through a model at a time."""
 NOT_REPLACED = -1
-"""Number of a stretch of pieces that is no word of the text: a special token, or of the other text
-of a pair."""
+"""Number of a stretch of pieces that stays in every variant: a special token, or a word of a pair's
+other text."""
 RIDGE = 1.0
 """Penalty of the least squares, in pairs of changed texts."""
 WHOLE_EFFECT = 1 / 3
 """A word with this share of the strongest word's effect counts as a whole word that decides."""
 NO_STRENGTH = 1e-6
-"""Strength up to which no word of a text does anything."""
+"""Strength below which no word of a text does anything."""
 CONTENT_OF_WORDS = ("ids", "rationale", "annotators")
-"""Columns of a batch that come with a word, besides `extra`."""
+"""Columns of a batch that belong to a word and move with it, besides `extra`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Filler:
 
     Attributes:
         columns: what is known of each word, by the column of the batch; `[words]`.
-        segment: of a pair of texts, the one that the word is of; else 0.
+        segment: which text of a pair the word is from; 0 where there are no pairs.
         pieces: each word's pieces, for a model that reads pieces; else none.
     """
 
@@ -57,8 +57,8 @@ class Filler:
     def of(cls, texts: Iterable[Batch], device: torch.device | str = "cpu") -> "Filler":
         """The words of some texts.
 
-        A tokenizer may cut the first word of a text into other pieces than the same word elsewhere
-        (byte-level ones know its space), so that of texts in pieces the first words are left out.
+        Where texts are in pieces, the first word of each is left out: a tokenizer may cut it into
+        other pieces than the same word elsewhere (byte-level ones count the space before a word).
 
         Args:
             texts: a batch of one text each.
@@ -75,8 +75,8 @@ class Filler:
                 columns.setdefault(name, []).append(column[0, places])
             segments.append(_segment_of(text, places))
             if text.pieces is not None:
-                (of_word,) = pieces_by_word(text)
-                pieces += [of_word.get(place, []) for place in places.tolist()]
+                (pieces_at,) = pieces_by_word(text)
+                pieces += [pieces_at.get(place, []) for place in places.tolist()]
         joined = {name: torch.cat(parts).to(device) for name, parts in columns.items()}
         return cls(joined, np.concatenate(segments), pieces)
 
@@ -86,10 +86,10 @@ class Filler:
         samples: int,
         generator: torch.Generator,
     ) -> Int[Tensor, "samples words"]:
-        """Words for these places, each drawn by itself, as their numbers in this filler.
+        """Draw a word for each place, independently of the others, as its number in this filler.
 
         Args:
-            segment: of a pair of texts, the one that each place is of; it gets words of that one.
+            segment: which text of a pair each place is in; its words come from the same side.
             samples: how many draws.
             generator: of the text.
         """
@@ -109,7 +109,7 @@ def _columns_of_words(text: Batch) -> dict[str, Tensor]:
 
 
 def _segment_of(text: Batch, places: Int[Tensor, " words"]) -> Int[np.ndarray, " words"]:
-    """Which text of a pair each place of a batch of one text is of; 0 where there is no pair."""
+    """Which text of its pair each place of this one row is in; 0 where there is no pair."""
     if text.segment is None:
         return np.zeros(len(places), np.int64)
     return text.segment[0, places].cpu().numpy()
@@ -146,13 +146,14 @@ class Swapper:
     ) -> Batch:
         """Variants of the text, in each of which some words are kept and all others are filler.
 
-        What is known of a word comes with it.
+        All columns that belong to a word (`CONTENT_OF_WORDS`) are replaced with it.
 
         Args:
             kept: the words that stay.
             drawn: what stands in the place of the others, as numbers of the filler.
         """
         places = self.places
+        # what belongs to the whole text as it was says nothing of its variants
         unmarked = replace(
             self.text, teacher_attention=None, teacher_probability=None, counterfactual=None
         )
@@ -160,9 +161,9 @@ class Swapper:
         mixed = {}
         for name, column in _columns_of_words(variants).items():
             if name in self.filler.columns:
+                replacement = self.filler.columns[name][drawn].to(column.dtype)
                 changed = column.clone()
-                lent = self.filler.columns[name][drawn].to(column.dtype)
-                changed[:, places] = torch.where(kept, column[:, places], lent)
+                changed[:, places] = torch.where(kept, column[:, places], replacement)
                 mixed[name] = changed
         extra = {name: mixed.pop(name, column) for name, column in variants.extra.items()}
         variants = replace(variants, **mixed, extra=extra)
@@ -176,22 +177,22 @@ class Swapper:
         kept: Bool[Tensor, "variants words"],
         drawn: Int[Tensor, "variants words"],
     ) -> Batch:
-        """Replace whole words with all their pieces; special tokens and a pair's other text stay.
+        """Replace words with all their pieces; special tokens and a pair's other text stay.
 
-        Of a variant that is longer than the model reads the last words lose pieces; the special
-        tokens at its end stay.
+        A variant may be longer than the model reads: then its last words lose pieces, and the
+        special tokens at its end stay.
         """
-        words, closing = _without_closing(stretches_of(self.text))
+        words, closing = _split_closing(stretches_of(self.text))
         closing_lines = [line for stretch in closing for line in stretch.lines()]
         room = None if self.longest is None else max(0, self.longest - len(closing_lines))
         rows = []
-        for is_kept, lent in zip(kept.tolist(), drawn.tolist(), strict=True):
+        for is_kept, replacement in zip(kept.tolist(), drawn.tolist(), strict=True):
             lines = []
             for stretch in words:
                 if stretch.number == NOT_REPLACED or is_kept[stretch.number]:
                     lines += stretch.lines()
                 else:
-                    lines += stretch.lines(self.filler.pieces[lent[stretch.number]])
+                    lines += stretch.lines(self.filler.pieces[replacement[stretch.number]])
             row = torch.tensor(lines[:room] + closing_lines, dtype=torch.long)
             rows.append(row.view(-1, 3))
         return replace(
@@ -204,23 +205,26 @@ class Swapper:
     def logits(
         self, kept: Bool[Tensor, "variants words"], drawn: Int[Tensor, "variants words"]
     ) -> Float[Tensor, "variants classes"]:
-        """What the model says of each variant; float64."""
+        """The model's logits for each variant; float64."""
         variants = self.swapped(kept, drawn)
+        width = variants.ids.shape[1]
         parts = []
         order = []
-        for rows in _parts_of(variants):
-            part = variants.rows(rows.to(drawn.device))
+        for rows in _rows_at_once(variants):
+            part = variants.rows(rows.to(drawn.device)).cut(width)
             with torch.no_grad():
-                parts.append(self.run(part.cut(variants.ids.shape[1])).logits.double())
+                parts.append(self.run(part).logits.double())
             order.append(rows)
+
+        # the parts may be sorted by length: back into the order of the variants
         logits = torch.cat(parts)
         return logits[torch.cat(order).argsort().to(logits.device)]
 
     def pairs(self, pairs: int, sharpness: float, generator: torch.Generator) -> "KeptWords":
         """Keep random sets of words, and in a second text all words but those.
 
-        Both texts of a pair have the same filler. The sets have from one to all but one words,
-        evenly.
+        Both texts of a pair draw from the same filler. A set has from one word to all but one, each
+        size equally often.
 
         Args:
             pairs: how many.
@@ -237,13 +241,13 @@ class Swapper:
         return KeptWords(kept.cpu(), with_set, without_set)
 
 
-def _parts_of(variants: Batch) -> Sequence[Int[Tensor, " rows"]]:
-    """The variants that go through a model at a time, by their rows."""
-    if variants.pieces is None:  # all are as long as the text
+def _rows_at_once(variants: Batch) -> Sequence[Int[Tensor, " rows"]]:
+    """The rows that go through a model together, part by part."""
+    if variants.pieces is None:  # every variant is as long as the text
         parts = -(-variants.ids.numel() // POSITIONS_AT_ONCE)
         return torch.arange(len(variants)).tensor_split(min(parts, len(variants)))
 
-    # fewer of them: they differ in how many pieces they have, and the rest is padding
+    # they differ in their number of pieces, and are padded to the longest: fewer at a time
     lengths = variants.lengths.cpu().numpy() - 2
     return [torch.tensor(rows) for rows in short_enough(lengths, most=POSITIONS_AT_ONCE // 4)]
 
@@ -254,8 +258,8 @@ class KeptWords:
 
     Attributes:
         kept: the words of each set.
-        with_set: probabilities of all classes with the set kept, all other words being filler.
-        without_set: the same with the set filler, all other words being kept.
+        with_set: probabilities of all classes where the set is kept and all else is filler.
+        without_set: the same where the set is filler and all else is kept.
     """
 
     kept: Bool[Tensor, "pairs words"]
@@ -265,24 +269,24 @@ class KeptWords:
     def effects(self) -> "WordEffects":
         """What each word does in texts of which any part is filler."""
         sides = 2 * self.kept.double() - 1
-        return _twice(sides, self.with_set - self.without_set)
+        return _estimated_twice(sides, self.with_set - self.without_set)
 
     def effects_in_own_context(self) -> "WordEffects":
         """What each word does in texts that are mostly as they were.
 
-        Of each pair it is the text that keeps more of its words.
+        Only that text of each pair is used which keeps more of its words.
         """
-        keeps_more = 2 * self.kept.sum(-1, keepdim=True) >= self.kept.shape[1]
-        kept = torch.where(keeps_more, self.kept, ~self.kept)
-        outcome = torch.where(keeps_more, self.with_set, self.without_set)
-        presence = kept.double()  # 0 or 1: what the word does is one minus the other
-        return _twice(presence - presence.mean(0), outcome - outcome.mean(0))
+        is_larger = 2 * self.kept.sum(-1, keepdim=True) >= self.kept.shape[1]
+        kept = torch.where(is_larger, self.kept, ~self.kept)
+        outcome = torch.where(is_larger, self.with_set, self.without_set)
+        presence = kept.double()  # 0 or 1, so that a slope is what the word's presence changes
+        return _estimated_twice(presence - presence.mean(0), outcome - outcome.mean(0))
 
 
-def _twice(
+def _estimated_twice(
     sides: Float[Tensor, "pairs words"], change: Float[Tensor, "pairs classes"]
 ) -> "WordEffects":
-    """The effects by every other pair, and by those in between."""
+    """The effects from the pairs of even number, and from those of odd number."""
     return WordEffects(
         effects_of_words(sides[0::2], change[0::2]), effects_of_words(sides[1::2], change[1::2])
     )
@@ -302,10 +306,10 @@ class WordEffects:
 
     @cached_property
     def squared(self) -> Float[Tensor, "words"]:
-        """Half of each word's squared effect, over all classes; 0 to 1 but for noise.
+        """Half of each word's squared effect, summed over classes; 0 to 1 but for noise.
 
-        It is half of the product of the two estimates: without bias, and for a word that does
-        nothing 0 on average. Of two classes it is the squared change of a probability.
+        The square is the product of the two estimates, which has no bias: 0 on average for a word
+        that does nothing. Of two classes the half is the squared change of either probability.
         """
         return (self.first * self.second).sum(-1) / 2
 
@@ -321,7 +325,10 @@ class WordEffects:
 
     @cached_property
     def reliability(self) -> float:
-        """How far both estimates of the strongest word agree: −1 to 1, and 1 where they are one."""
+        """How far both estimates of the strongest word agree: −1 to 1, and 1 where they are equal.
+
+        It is 2 ⟨a, b⟩ / (|a|² + |b|²) of the estimates a and b, where `strength` is ⟨a, b⟩ / 2.
+        """
         norm = float(self._norms[self.strongest])
         return 4 * self.strength / norm if norm > 0 else 0.0
 
@@ -329,9 +336,9 @@ class WordEffects:
     def shares(self) -> Float[Tensor, "words"]:
         """How far each word is one that decides, −1 to 1; 0 on average where it does nothing.
 
-        A word with a third of the strongest effect (`WHOLE_EFFECT`) counts as a whole one, and
-        below that in proportion to the square. The sign is noise alone: a word that speaks against
-        the prediction moves it as one that speaks for it.
+        A word with a third of the strongest effect (`WHOLE_EFFECT`) or more counts fully, a weaker
+        one in proportion to its square. A word that speaks against the prediction moves it as well
+        as one that speaks for it: a negative share is noise, and no direction.
         """
         whole = max(self.strength, NO_STRENGTH) * WHOLE_EFFECT**2
         return (self.squared / whole).clamp(-1, 1)
@@ -348,13 +355,13 @@ def effects_of_words(
 ) -> Float[Tensor, "words classes"]:
     """Each word's part in what random sets change.
 
-    Least squares of the changes on ±1 (the word is in the set, or not), with a small ridge. Where a
-    model adds up what its words do, this is what each word does. With more words than pairs the
-    same solution comes from the smaller system of the pairs.
+    Least squares of the changes on ±1 (the word is in the set, or not), with a small ridge. For a
+    model that adds up what its words do, the solution is what each word does. With more words than
+    pairs, (SᵀS + λ)⁻¹Sᵀ = Sᵀ(SSᵀ + λ)⁻¹ gives the same solution from the smaller system.
 
     Args:
-        sides: 1 where the set has the word, −1 where it has not; or, of single texts, whether a
-            word is kept, less its mean.
+        sides: 1 where the set has the word, −1 where it has not; of single texts instead of pairs,
+            1 where the word is kept and else 0, less the mean.
         change: of each class's probability.
         ridge: the penalty.
     """
@@ -383,7 +390,7 @@ class Stretch:
     number: int
 
     def lines(self, pieces: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
-        """Each piece with its word and its kind; `pieces` are others in the place of its own."""
+        """Each piece with its word and its kind; `pieces` stand in the place of the stretch's."""
         if pieces is None:
             pieces = self.pieces
         return [(piece, self.word, self.kind) for piece in pieces]
@@ -411,13 +418,13 @@ def stretches_of(text: Batch) -> list[Stretch]:
     return stretches
 
 
-def _without_closing(stretches: list[Stretch]) -> tuple[list[Stretch], list[Stretch]]:
+def _split_closing(stretches: list[Stretch]) -> tuple[list[Stretch], list[Stretch]]:
     """The stretches up to the last word that may be replaced, and those after it."""
-    after = 0
+    end = 0
     for place, stretch in enumerate(stretches):
         if stretch.number != NOT_REPLACED:
-            after = place + 1
-    return stretches[:after], stretches[after:]
+            end = place + 1
+    return stretches[:end], stretches[end:]
 
 
 def _padded_column(
@@ -432,10 +439,10 @@ def pieces_by_word(batch: Batch) -> list[dict[int, list[int]]]:
     assert batch.piece_word is not None
     result = []
     for pieces, words in zip(batch.pieces.tolist(), batch.piece_word.tolist(), strict=True):
-        of_word: dict[int, list[int]] = {}
+        pieces_at: dict[int, list[int]] = {}
         for piece, word in zip(pieces, words, strict=True):
-            of_word.setdefault(word, []).append(piece)
-        result.append(of_word)
+            pieces_at.setdefault(word, []).append(piece)
+        result.append(pieces_at)
     return result
 
 
@@ -453,7 +460,7 @@ class _RepeatedWords(nn.Module):
 def in_float32(model: Model) -> Callable[[Batch], Outputs]:
     """The model as a function that computes in float32, without gradients.
 
-    It takes half the time, and what a set of words does is still known to 1e-6.
+    It takes half the time of float64, and what a set of words does is still known to 1e-6.
     """
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     state = {}
@@ -472,16 +479,17 @@ def in_float32(model: Model) -> Callable[[Batch], Outputs]:
 def prefixes(
     keys: Float[Tensor, "pairs words"], generator: torch.Generator
 ) -> Bool[Tensor, "pairs words"]:
-    """The first k words of each order, as a set: k from 1 to all but one, evenly over the pairs.
+    """The first k words of each order, as a set; k goes from 1 to all but one, evenly.
 
     Args:
         keys: the orders; the word with the largest key comes first.
         generator: draws which pair gets which k.
     """
     pairs, words = keys.shape
+    # stratified: one level in each of `pairs` equal parts of [0, 1)
     stratum = torch.randperm(pairs, generator=generator)
     offset = torch.rand(pairs, generator=generator, dtype=torch.float64)
-    level = (stratum + offset) / pairs  # one number in each of `pairs` equal parts of [0, 1)
+    level = (stratum + offset) / pairs
     count = 1 + (level * (words - 1)).floor().clamp(max=words - 2)
     rank = keys.argsort(dim=-1, descending=True).argsort(dim=-1)
     return rank < count.unsqueeze(-1).to(rank.device)

@@ -102,10 +102,10 @@ MOST_TEXTS_OF_FILLER = 1000
 PILOT_TEXTS = 20
 """Texts by which the number of passes is chosen."""
 SHARP = 3.0
-"""Median of the logits' lead over the second class that they are brought to, whatever the
-temperature of the model: a prediction of 0.95 among two classes."""
+"""Lead of the predicted class over the second one, in logits, to which a run's texts are scaled in
+the median, whatever the temperature of the model. Of two classes it is a prediction of 0.95."""
 LEAST_LEAD = 1e-4
-"""Median lead below which logits count as equal, as rounding may have made them."""
+"""Median lead below which logits count as equal: rounding may have made the difference."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,9 @@ class Plan:
     Attributes:
         filler: what words are replaced by.
         sharpness: what the logits are multiplied by.
-        passes: of each text.
-        measured: the texts of the first look, by their rows in the split.
+        passes: how many passes each text takes.
+        measured: what the first look, which chose `passes`, measured of its few texts; by their
+            rows in the split.
     """
 
     filler: Filler
@@ -186,7 +187,7 @@ class Swaps(RankingProbe):
     def sets_of_words(self, subject: Subject, draws: Draws) -> dict[int, KeptWords]:
         """Keep sets of words of each examined text, and ask the model.
 
-        The passes are those of the first batch for all batches, and see no attention.
+        The first batch chooses how many passes all texts take, without a look at attention.
 
         Args:
             subject: a model that attends to words, and a batch of the test split.
@@ -224,27 +225,27 @@ class Swaps(RankingProbe):
     def _examined_rows(self, split: TextSplit) -> Bool[np.ndarray, " rows"]:
         """Whether each row of a split is examined.
 
-        They are the first of each of `texts` equal parts of the split, and have two words or more.
-        Where rows ask for labels, texts are chosen with all their rows.
+        Texts are chosen evenly over the split, each with all its rows (where rows ask for labels, a
+        text has one per label): as many as have `texts` rows. A text of one word is left out.
         """
-        number = np.arange(len(split)) if split.text_number is None else split.text_number
-        count = int(number.max(initial=0)) + 1
-        # as many texts as have `texts` rows
-        sampled = math.ceil(self.texts * count / max(1, len(split)))
-        is_sampled = number * sampled % count < sampled
+        text = np.arange(len(split)) if split.text_number is None else split.text_number
+        text_count = int(text.max(initial=0)) + 1
+        sample_count = math.ceil(self.texts * text_count / max(1, len(split)))
+        # the first text of each of `sample_count` equal parts
+        is_sampled = text * sample_count % text_count < sample_count
         return is_sampled & (split.words.lengths > 1)
 
     def _planned(self, examiner: "Examiner", split: TextSplit, rows: list[int]) -> Plan:
-        """Look at a few texts, and take more passes until their effects are reliable.
+        """Look at a few texts, and double the passes until their effects are reliable.
 
-        What is looked at is the texts and the model, never the attention.
+        The look is at texts and model, never at the attention.
 
         Args:
             examiner: of the model.
             split: whose words are the filler.
             rows: those that are examined.
         """
-        step = -(-len(split) // MOST_TEXTS_OF_FILLER)
+        step = math.ceil(len(split) / MOST_TEXTS_OF_FILLER)
         texts = (split[[row]] for row in range(0, len(split), step))
         filler = Filler.of(texts, examiner.device)
         plan = Plan(filler, examiner.sharpness(split, rows))
@@ -273,31 +274,32 @@ class Swaps(RankingProbe):
             sets: by the row in the batch; the other texts are not examined.
         """
         seen = subject.readout.content
-        # attention has a choice where it sees two words or more
+        # attention has a choice only where it sees two words or more
         sets = {row: kept for row, kept in sets.items() if int(seen[row].sum()) > 1}
         effects = {row: kept.effects() for row, kept in sets.items()}
         own_effects = {row: kept.effects_in_own_context() for row, kept in sets.items()}
-        yield from self._of_words(subject, effects)
+        yield from self._what_words_do(subject, effects)
         yield from self._excess_over_chance(subject, effects, own_effects)
         yield from self.notes(subject)
 
         passes = {row: float(PASSES_OF_PAIR * len(kept.kept)) for row, kept in sets.items()}
         yield _column("swap_passes", seen, passes)
+
         prediction = subject.readout.prediction()
         equal_weights = even(seen).to(subject.readout.attention.dtype)
         under_equal_weights = subject.readout.predict(equal_weights)
         distance = (under_equal_weights - prediction).abs().sum(-1) / 2
         yield Measurement("equal_weights_distance", distance)
 
-    def _of_words(
+    def _what_words_do(
         self, subject: Subject, effects: Mapping[int, WordEffects]
     ) -> Iterator[Measurement]:
         """What the words of each text do, and whether the most attended one does most."""
         content = subject.batch.content
-        attention = subject.readout.attention
         yield Measurement("word_share", _shares(effects, content), positions(content).cpu())
         reliability = {row: effect.reliability for row, effect in effects.items()}
         yield _column("swap_reliability", content, reliability)
+        attention = subject.readout.attention
         top = {
             row: share_of_top_words(attention[row, content[row]].cpu(), effect.squared)
             for row, effect in effects.items()
@@ -313,9 +315,10 @@ class Swaps(RankingProbe):
         """The numbers that the share of the weight on deciding words is made of."""
         content = subject.batch.content
         seen = subject.readout.content
+        attention = subject.readout.attention
+        # a word that no row sees is no chance of attention's: it has no share
         shares = _shares(effects, content).masked_fill(~seen.cpu(), torch.nan)
         own_shares = _shares(own_effects, content).masked_fill(~seen.cpu(), torch.nan)
-        attention = subject.readout.attention
         yield from _parts_of_share("swap", effects, shares, attention)
         yield from _parts_of_share("own", own_effects, own_shares, attention)
         for name, scores in self.scores(subject).items():
@@ -375,7 +378,7 @@ class Examiner:
             plan: of the run.
             passes: how many.
         """
-        # up to the last token that is not padding: there the count of tokens is at its largest
+        # up to the last token: there the running count of tokens first reaches its maximum
         width = int(text.mask[0].long().cumsum(-1).argmax()) + 1
         swapper = Swapper(self.run, text.cut(width), plan.filler, self.longest)
         generator = self.draws.generator(int(text.example_id))
@@ -383,10 +386,9 @@ class Examiner:
 
 
 def are_reliable(sets: Iterable[KeptWords]) -> bool:
-    """Whether more passes would tell little more of these texts.
+    """Whether more passes would add little to what is known of these texts.
 
-    So it is where no word moves the prediction, too: what is not there is not found by looking
-    longer.
+    That holds as well where no word moves the prediction: no number of passes finds one.
     """
     effects = [kept.effects() for kept in sets]
     strength = np.array([[effect.strength for effect in effects]])
@@ -437,7 +439,7 @@ def _parts_of_share(
     shares: Float[Tensor, "batch seq"],
     attention: Float[Tensor, "batch seq"],
 ) -> Iterator[Measurement]:
-    """Excess, room and strength of every text, the three that its share is made of."""
+    """Excess, room and strength of every text, the three numbers that its share is made of."""
     yield Measurement(f"{name}_excess", _excess(shares, attention))
     yield Measurement(f"{name}_room", 1 - shares.nanmean(-1))
     strength = {row: effect.strength for row, effect in effects.items()}
@@ -447,7 +449,7 @@ def _parts_of_share(
 def _column(
     metric: str, batch: Shaped[Tensor, "batch seq"], numbers: Mapping[int, float]
 ) -> Measurement:
-    """A metric of a batch of this shape, NaN for texts that have no number."""
+    """A metric with one number per row of the batch; NaN for rows that have none."""
     column = torch.full(batch.shape[:1], torch.nan, dtype=torch.float64)
     for row, number in numbers.items():
         column[row] = number
