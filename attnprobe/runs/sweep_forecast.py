@@ -18,12 +18,10 @@ class JobForecast:
     """What one job would take.
 
     Attributes:
-        name: of the job.
         seconds: with all epochs; early stopping makes it fewer.
         device: where it was timed.
     """
 
-    name: str
     seconds: float
     device: str
 
@@ -32,22 +30,21 @@ def forecast_sweep(
     load: Callable[[Sequence[str]], DictConfig],
     job_overrides: Sequence[Sequence[str]],
     jobs: Sequence[Job],
-) -> list[JobForecast]:
+) -> None:
     """Time a few batches of every job that is left, and say what all of it takes.
 
-    Jobs that differ in their seed alone are timed once.
+    Jobs that differ in their seed alone are timed once. The total counts what could be timed; the
+    studies that it leaves out are named in the same line.
 
     Args:
         load: a job's command line → its configuration.
         job_overrides: each job's command line.
         jobs: the same, planned.
-
-    Returns:
-        a forecast for each job that is not done.
     """
     say(f"{len(jobs)} jobs: {sum(job.done for job in jobs)} done")
     forecasts: list[JobForecast] = []
-    timed: dict[str, tuple[float, str] | None] = {}
+    uncounted: list[str] = []
+    timed: dict[str, JobForecast | None] = {}
     command_lines = list(zip(jobs, job_overrides, strict=True))
     for job, overrides in CLOCK.track(command_lines, "time the jobs", "jobs"):
         if job.done:
@@ -59,16 +56,24 @@ def forecast_sweep(
         forecast = timed[kind]
         if forecast is None:
             say(f"  {job.name}: a study whose trainings nobody has counted")
+            uncounted.append(job.name)
             continue
-        seconds, device = forecast
-        say(f"  {job.name}: about {duration(seconds)}")
-        forecasts.append(JobForecast(job.name, seconds, device))
+        say(f"  {job.name}: about {duration(forecast.seconds)}")
+        forecasts.append(forecast)
+    say(_total(forecasts, uncounted))
 
-    total = sum(forecast.seconds for forecast in forecasts)
+
+def _total(forecasts: Sequence[JobForecast], uncounted: Sequence[str]) -> str:
+    """The last line: what all jobs take, and which of them are not in it."""
+    studies = "1 study" if len(uncounted) == 1 else f"{len(uncounted)} studies"
+    missing = f"{studies} that nobody has counted ({', '.join(uncounted)})"
+    if uncounted and not forecasts:
+        return f"what is left is {missing}: no forecast"
+    seconds = sum(forecast.seconds for forecast in forecasts)
     devices = sorted({forecast.device for forecast in forecasts})
     where = f", timed on {' and '.join(devices)}" if devices else ""
-    say(f"all that is left, one job after another: about {duration(total)}{where}")
-    return forecasts
+    total = f"all that is left, one job after another: about {duration(seconds)}{where}"
+    return f"{total}; without {missing}" if uncounted else total
 
 
 def _kind_of(config: DictConfig) -> str:
@@ -80,8 +85,8 @@ def _kind_of(config: DictConfig) -> str:
     )
 
 
-def _timed(config: DictConfig) -> tuple[float, str] | None:
-    """A job's seconds, and the device that they were timed on; None: see `Study.trainings`."""
+def _timed(config: DictConfig) -> JobForecast | None:
+    """What a job takes by a few of its batches; None: see `Study.trainings`."""
     with open_dict(config):
         config.pop("hydra", None)
     study = Settings.of(config).parts.study
@@ -89,4 +94,4 @@ def _timed(config: DictConfig) -> tuple[float, str] | None:
     if trainings is None:
         return None
     costs = measured_costs(config)
-    return costs.seconds(int(config.training.epochs), trainings), costs.device
+    return JobForecast(costs.seconds(int(config.training.epochs), trainings), costs.device)
