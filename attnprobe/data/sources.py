@@ -271,13 +271,7 @@ class FirstAvailable(Source):
             self.notes = local.notes
             return splits
 
-        base = os.environ.get(DATA_DIR)
-        folder = f"${DATA_DIR}/{self.folder} ({DATA_DIR} is not set)"
-        if base:
-            folder = f"{base}/{self.folder}"
-        absent = (
-            f"no local files at {folder}: put train.jsonl, validation.jsonl and test.jsonl there"
-        )
+        absent = self.absence()
         if self.hub is None:
             obtain = f" {self.obtain}" if self.obtain else ""
             raise UserError(
@@ -287,6 +281,18 @@ class FirstAvailable(Source):
             return self.hub.load()
         except UserError as error:
             raise UserError(f"{absent}, or make the hub reachable; {error}") from None
+
+    def absence(self) -> str:
+        """That the local folder is not there, and what to do: part of an error's line."""
+        base = os.environ.get(DATA_DIR)
+        folder = f"${DATA_DIR}/{self.folder} ({DATA_DIR} is not set)"
+        remedy = "put train.jsonl, validation.jsonl and test.jsonl there"
+        if base:
+            folder = f"{base}/{self.folder}"
+            parts = sorted(path.name for path in Path(base).glob(f"{self.folder}_*"))
+            if parts:
+                remedy += f", or take data.source.folder={parts[0]}, which is there"
+        return f"no local files at {folder}: {remedy}"
 
 
 class TestbedSource(Source):

@@ -272,6 +272,19 @@ def test_the_folder_is_named_where_the_hub_is_unreachable(unreachable_hub, tmp_p
         FirstAvailable("films", unreachable_hub).load()
 
 
+def test_a_folder_with_a_part_of_the_data_is_named_with_the_setting_that_takes_it(
+    unreachable_hub, tmp_path
+):
+    (tmp_path / "films_20k").mkdir()
+    (tmp_path / "filmstrips").mkdir()
+    message = r"no local files at .*/films: .*data\.source\.folder=films_20k, .*'some/name'"
+    with pytest.raises(UserError, match=message):
+        FirstAvailable("films", unreachable_hub).load()
+
+    write(tmp_path / "films_20k" / "train.csv")
+    assert list(FirstAvailable("films_20k", unreachable_hub).load()) == ["train"]
+
+
 def test_a_data_set_that_is_on_no_hub_says_how_to_obtain_it(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
     message = r"no local files at .*/notes: .*Ask the hospital\. .*on no hub"
