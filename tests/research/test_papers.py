@@ -2,12 +2,28 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from sklearn import metrics
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.published import NUMBERS
+from attnprobe.evidence.statistics import Interval
 from attnprobe.results.table import read_results
-from research.papers import NO_DATA, RANDOM, Cell, cells_of, page_of
+from research.papers import causes, page
+from research.papers.cells import (
+    NO_DATA,
+    RANDOM,
+    Cell,
+    Measured,
+    Setup,
+    cells_of,
+    headings,
+    headline_rows,
+)
+from research.papers.guides import scores
 from tests.invented_runs import invented_run
+
+PLAIN = Setup()
+STARTED = Setup("glove")
 
 
 def starting_from(vectors):
@@ -23,6 +39,16 @@ def runs(tmp_path_factory):
     return base
 
 
+@pytest.fixture(scope="module")
+def cells(runs):
+    return cells_of(headline_rows([str(runs)]))
+
+
+@pytest.fixture(scope="module")
+def parts(runs):
+    return page.parts_of_page([str(runs)])
+
+
 def cell(cells, metric, group="overall", model="lstm_additive"):
     (published,) = [
         each
@@ -32,12 +58,20 @@ def cell(cells, metric, group="overall", model="lstm_additive"):
     return published
 
 
+def invented_cell(published, *measured, model="lstm_dot", metric="accuracy"):
+    return Cell("paper", "sst", model, metric, "overall", published, list(measured))
+
+
+def measured(setup, value, half):
+    return Measured(setup, 3, Interval(value, value - half, value + half))
+
+
 def test_every_published_number_is_a_cell():
     tables = [
         pd.read_csv(NUMBERS / name, comment="#")
         for name in ("jain_wallace.csv", "serrano_smith.csv")
     ]
-    cells = cells_of([])
+    cells = cells_of(headline_rows([]))
     assert len(cells) == sum(map(len, tables))
     assert [each.published for each in cells] == [
         value for table in tables for value in table["value"]
@@ -45,17 +79,17 @@ def test_every_published_number_is_a_cell():
     assert not any(each.measured for each in cells)
 
 
-def test_a_cells_number_is_the_mean_over_seeds_with_students_interval(runs):
-    accuracy = cell(cells_of([str(runs)]), "accuracy")
+def test_a_cells_number_is_the_mean_over_seeds_with_students_interval(runs, cells):
+    accuracy = cell(cells, "accuracy")
     results = read_results(runs, "performance")
     is_accuracy = results["metric"] == "accuracy"
     values = results[is_accuracy].set_index("run_id")["value"].astype(float)
     random = values[["random0", "random1", "random2"]].to_numpy()
 
-    (with_vectors, without) = sorted(accuracy.measured, key=lambda measured: measured.seeds)
-    assert (with_vectors.start, with_vectors.seeds) == ("glove", 1)
+    with_vectors = accuracy.in_setup(STARTED)
+    without = accuracy.in_setup(PLAIN)
+    assert (with_vectors.seeds, without.seeds) == (1, 3)
     assert with_vectors.number[0] == pytest.approx(values["started"])
-    assert (without.start, without.seeds) == (RANDOM, 3)
     ends = scipy.stats.t.interval(0.95, 2, random.mean(), scipy.stats.sem(random))
     np.testing.assert_allclose(without.number, [random.mean(), *ends])
 
@@ -64,34 +98,163 @@ def test_runs_of_one_seed_are_no_sample_of_seeds(tmp_path):
     for name, count in (("whole", 60), ("part", 40)):
         invented_run(tmp_path, name, seed=1, count=count, training=starting_from(None))
     with pytest.raises(UserError, match=r"sst, lstm_additive, random vectors: .* with seed 1"):
-        cells_of([str(tmp_path)])
+        cells_of(headline_rows([str(tmp_path)]))
 
 
-def test_a_published_number_outside_the_interval_is_bold(runs):
-    page = page_of([str(runs)])
-    accuracy = cell(cells_of([str(runs)]), "accuracy")
-    for measured in accuracy.measured:
-        value, low, high = measured.number
+def test_a_training_that_was_examined_twice_counts_once(runs, tmp_path):
+    invented_run(tmp_path, "random0", seed=0, training=starting_from(None))
+    rows = headline_rows([str(runs), str(tmp_path / "random0")])
+    assert cell(cells_of(rows), "accuracy").in_setup(PLAIN).seeds == 3
+
+
+def test_a_setup_is_all_in_which_a_training_may_differ():
+    training = {
+        "data": {
+            "name": "snli",
+            "source": {"folder": "snli_20k"},
+            "vectors": "v/glove.vec",
+            "most": {"train": 4000},
+            "class_weight": "balanced_positive",
+        },
+        "training": {"epochs": 6},
+    }
+    setup = Setup.of(training)
+    assert setup == Setup("glove", 6, "the part snli_20k; at most train 4,000", "balanced_positive")
+    assert setup.differences(Setup("glove", 25)) == ["epochs", "texts", "loss"]
+
+
+def test_a_heading_says_the_vectors_and_what_varies():
+    names = headings([Setup(epochs=8), Setup("glove", 8), Setup(epochs=25)])
+    assert list(names.values()) == [
+        f"{RANDOM}, 8 epochs",
+        "glove, 8 epochs",
+        f"{RANDOM}, 25 epochs",
+    ]
+    assert list(headings([PLAIN, STARTED]).values()) == [RANDOM, "glove"]
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "answer"),
+    [
+        (0.79, 0.02, causes.EXPLAINS),  # all the way, and beyond both intervals
+        (0.75, 0.02, causes.IN_PART),  # half of the way, and not there
+        (0.71, 0.02, causes.NOT_THIS),  # hardly any of it
+        (0.61, 0.02, causes.NOT_THIS),  # away from it
+        (0.79, 0.30, causes.CANNOT_DECIDE),  # holds it, as it would hold nearly anything
+    ],
+)
+def test_a_cause_explains_where_changing_it_alone_moves_the_number_to_the_published_one(
+    value, half, answer
+):
+    compared = invented_cell(0.80, measured(PLAIN, 0.70, 0.02), measured(STARTED, value, half))
+    (test,) = causes.cause_tests(compared, PLAIN)
+    assert (test.cause, test.answer()) == ("vectors", answer)
+    assert test.way().value == pytest.approx((value - 0.70) / 0.10)
+    mirrored = invented_cell(-0.80, measured(PLAIN, -0.70, 0.02), measured(STARTED, -value, half))
+    assert causes.cause_tests(mirrored, PLAIN)[0].way() == pytest.approx(test.way())
+
+
+def test_setups_that_differ_in_two_things_test_neither():
+    other = Setup("glove", epochs=25)
+    compared = invented_cell(0.80, measured(PLAIN, 0.70, 0.02), measured(other, 0.80, 0.02))
+    assert causes.cause_tests(compared, PLAIN) == []
+    assert causes.explanation(compared, PLAIN) == "not explained: nothing tested"
+
+
+def test_a_number_that_agrees_needs_no_cause():
+    compared = invented_cell(0.70, measured(PLAIN, 0.70, 0.02), measured(STARTED, 0.80, 0.02))
+    assert causes.explanation(compared, PLAIN) == ""
+
+
+def test_the_tally_counts_every_number_beyond_its_interval_once():
+    reference = {"sst": PLAIN}
+    plain = measured(PLAIN, 0.70, 0.02)
+    invented = [
+        invented_cell(0.80, plain, measured(STARTED, 0.80, 0.02)),
+        invented_cell(0.80, plain, measured(STARTED, 0.75, 0.02)),
+        invented_cell(0.80, plain, measured(STARTED, 0.70, 0.02)),
+        invented_cell(0.80, plain),
+        invented_cell(0.71, plain, measured(STARTED, 0.80, 0.02)),
+        invented_cell(0.80),
+    ]
+    counted = causes.tally(invented, reference)
+    assert counted == causes.Tally(beyond=4, explained=1, in_part=1, tested=1)
+    assert counted.untested == 1
+
+
+def test_models_are_in_the_published_order_where_the_larger_is_the_larger():
+    pairs = [
+        page.Beside(invented_cell(published, model=model), value, None)
+        for model, published, value in [("a", 0.1, 0.4), ("b", 0.2, 0.5), ("c", 0.3, 0.45)]
+    ]
+    assert page.same_order(pairs) == (2, 3)
+
+
+def test_the_reference_has_no_vectors_even_where_more_runs_do():
+    invented = [
+        invented_cell(0.8, measured(PLAIN, 0.7, 0.1), measured(STARTED, 0.7, 0.1)),
+        invented_cell(0.8, measured(STARTED, 0.7, 0.1)),
+    ]
+    assert page.references(invented) == {"sst": PLAIN}
+    assert page.references(invented[1:]) == {"sst": STARTED}
+
+
+def test_guides_are_scored_as_sklearn_does():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, 200)
+    predictions = np.where(random.random(200) < 0.7, labels, 0)
+    result = scores(labels, predictions)
+    assert result["F1 of class 1"] == pytest.approx(metrics.f1_score(labels, predictions))
+    assert result["F1 of class 0"] == pytest.approx(
+        metrics.f1_score(labels, predictions, pos_label=0)
+    )
+    assert result["macro F1"] == pytest.approx(
+        metrics.f1_score(labels, predictions, average="macro")
+    )
+    assert result["balanced accuracy"] == pytest.approx(
+        metrics.balanced_accuracy_score(labels, predictions)
+    )
+    assert result["predicted class 1"] == predictions.mean()
+
+
+def test_a_published_number_outside_the_interval_is_bold(cells, parts):
+    accuracy = cell(cells, "accuracy")
+    for each in accuracy.measured:
+        value, low, high = each.number
         bold = "**" if not low <= accuracy.published <= high else ""
-        assert f"{bold}{value:.3f} [{low:.3f}, {high:.3f}]" in page
+        assert f"{bold}{value:.3f} [{low:.3f}, {high:.3f}]" in parts["cells"]
 
 
 @pytest.mark.parametrize(
     ("published", "beyond"), [(0.5, False), (0.4, False), (0.39, True), (0.61, True)]
 )
-def test_beyond_is_outside_of_the_ends(runs, published, beyond):
-    (measured, _) = cell(cells_of([str(runs)]), "accuracy").measured
-    number = measured.number._replace(value=0.5, low=0.4, high=0.6)
-    invented = type(measured)("start", 1, number)
-    accuracy = Cell("paper", "sst", "lstm", "accuracy", "overall", published, [invented])
-    assert accuracy.beyond("start") is beyond
-    assert accuracy.beyond("another start") is None
+def test_beyond_is_outside_of_the_ends(published, beyond):
+    compared = invented_cell(published, measured(STARTED, 0.5, 0.1))
+    assert compared.beyond(STARTED) is beyond
+    assert compared.beyond(PLAIN) is None
 
 
-def test_what_was_not_run_and_what_cannot_be_had_are_told_apart(runs):
-    page = page_of([str(runs)])
-    lines = page.splitlines()
-    assert sum("not run" in line for line in lines if "| cnn_dot |" in line) > 0
-    assert not [line for line in lines if "| lstm_dot | accuracy" in line and "no data" in line]
-    assert all(f"no data: {reason}" in page for reason in NO_DATA.values())
-    assert "| sst |" not in page  # a heading of its own
+def test_what_was_not_run_is_a_line_for_each_data_set(parts):
+    content = parts["cells"]
+    assert "**imdb**: 46 published numbers, not run." in content
+    assert "lstm_dot (8), cnn_additive (8)" in content
+    assert "| lstm_dot |" not in content.partition("## Serrano")[0]
+    for reason in (NO_DATA["diabetes"], NO_DATA["tweets_adr"]):
+        assert f"no data: {reason}" in content
+
+
+def test_the_answer_is_five_lines_from_the_rows(cells, parts):
+    lines = parts["answer"].splitlines()
+    bullets = [line for line in lines if line.startswith("- ")]
+    assert 3 <= len(bullets) <= 5
+    assert "1 of the 48 models" in bullets[0]
+    assert "accuracy" in bullets[1]
+    accuracy = cell(cells, "accuracy")
+    difference = accuracy.in_setup(PLAIN).number.value - accuracy.published
+    assert page.signed(difference) in bullets[1]
+
+
+def test_without_runs_the_answer_says_so():
+    parts = page.parts_of_page([])
+    assert parts["answer"].splitlines()[-1].startswith("- **Run so far**: 0 of the 48 models")
+    assert "No study was run." in parts["cells"]

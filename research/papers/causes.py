@@ -1,0 +1,159 @@
+"""What a difference from a published number comes from: two setups that differ in one thing.
+
+A cause is shown where changing it alone, in training or in data, moves the number towards the
+published one by more than the two intervals allow. Whatever was not changed in a pair of runs is no
+cause here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnprobe.evidence.statistics import Interval
+from research.papers.cells import Cell, Measured, Setup
+
+EXPLAINS = "explains it"
+IN_PART = "in part"
+NOT_THIS = "is not it"
+CANNOT_DECIDE = "cannot decide"
+HALF_WAY = 0.5
+"""Share of the way to the published number that a cause has to be able to go."""
+
+
+@dataclass(frozen=True)
+class CauseTest:
+    """A number in two setups that differ in one field.
+
+    Attributes:
+        cause: the field of `Setup`.
+        published: the paper's number.
+        before: in the setup in which the number differs from the published one.
+        after: in the other setup.
+    """
+
+    cause: str
+    published: float
+    before: Measured
+    after: Measured
+
+    def way(self) -> Interval:
+        """How much of the way to the published number the change goes: 1 is all of it.
+
+        The interval is that of a difference of two independent numbers.
+        """
+        gap = self.published - self.before.number.value
+        change = self.after.number.value - self.before.number.value
+        lower = np.hypot(
+            self.after.number.value - self.after.number.low,
+            self.before.number.high - self.before.number.value,
+        )
+        upper = np.hypot(
+            self.after.number.high - self.after.number.value,
+            self.before.number.value - self.before.number.low,
+        )
+        shares = sorted([(change - lower) / gap, (change + upper) / gap])
+        return Interval(change / gap, *shares)
+
+    def answer(self) -> str:
+        """Whether the change explains the difference.
+
+        It explains it where the number moves towards the published one beyond its interval and
+        holds it then; it does so in part where it does not hold it then. It is not it where it
+        goes less than half of the way at most.
+        """
+        way = self.way()
+        if way.low > 0:
+            return EXPLAINS if self.after.holds(self.published) else IN_PART
+        return NOT_THIS if way.high < HALF_WAY else CANNOT_DECIDE
+
+    def __str__(self) -> str:
+        way = self.way()
+        percent = f"{100 * way.value:.0f} % of the way [{100 * way.low:.0f}, {100 * way.high:.0f}]"
+        return f"{self.cause}: {self.answer()}, {percent}"
+
+
+def cause_tests(cell: Cell, reference: Setup) -> list[CauseTest]:
+    """The tests of a number that is beyond its interval; none of a number that is not.
+
+    Args:
+        cell: the number.
+        reference: the setup that it differs in.
+    """
+    before = cell.in_setup(reference)
+    if before is None or not cell.beyond(reference):
+        return []
+    tests = []
+    for after in cell.measured:
+        differences = reference.differences(after.setup)
+        if after.has_interval and len(differences) == 1:
+            tests.append(CauseTest(differences[0], cell.published, before, after))
+    return tests
+
+
+def explanation(cell: Cell, reference: Setup) -> str:
+    """What was tested of a difference, in a table's cell; empty where there is no difference."""
+    if not cell.beyond(reference):
+        return ""
+    tests = cause_tests(cell, reference)
+    if not tests:
+        return "not explained: nothing tested"
+    words = "; ".join(map(str, tests))
+    return words if any(_helps(test) for test in tests) else f"not explained ({words})"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of the numbers beyond their interval a cause explains.
+
+    Attributes:
+        beyond: how many there are.
+        explained: how many some cause explains.
+        in_part: how many a cause explains in part at most.
+        tested: how many of the others had a test.
+    """
+
+    beyond: int
+    explained: int
+    in_part: int
+    tested: int
+
+    @property
+    def untested(self) -> int:
+        """How many had no test."""
+        return self.beyond - self.explained - self.in_part - self.tested
+
+    def __str__(self) -> str:
+        return (
+            f"{self.explained} are explained by a tested cause, {self.in_part} in part, "
+            f"{self.tested} are not explained by what was tested, and of {self.untested} nothing "
+            "was tested"
+        )
+
+
+def tally(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> Tally:
+    """Count what the tests say.
+
+    Args:
+        cells: of any data sets.
+        reference: data set → the setup that its numbers are compared in.
+    """
+    beyond = 0
+    counts = {EXPLAINS: 0, IN_PART: 0, "other": 0}
+    for cell in cells:
+        setup = reference.get(cell.data)
+        if setup is None or not cell.beyond(setup):
+            continue
+        beyond += 1
+        answers = [test.answer() for test in cause_tests(cell, setup)]
+        if EXPLAINS in answers:
+            counts[EXPLAINS] += 1
+        elif IN_PART in answers:
+            counts[IN_PART] += 1
+        elif answers:
+            counts["other"] += 1
+    return Tally(beyond, counts[EXPLAINS], counts[IN_PART], counts["other"])
+
+
+def _helps(test: CauseTest) -> bool:
+    return test.answer() in (EXPLAINS, IN_PART)

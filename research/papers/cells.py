@@ -1,0 +1,240 @@
+"""Every published number of a model and a data set, beside what runs measured."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.published import FILES, NUMBERS
+from attnprobe.evidence.statistics import Interval, student
+from attnprobe.findings.headlines import compare
+from attnprobe.readings.registry import present
+from attnprobe.results.directory import RunDirectory, find_runs
+from attnprobe.results.numbers import numbers_of
+from attnprobe.results.table import read_results
+
+NO_DATA = {
+    "amazon": "not at hand",
+    "anemia": "hospital records, on application",
+    "cnn_qa": "not at hand",
+    "diabetes": "hospital records, on application",
+    "imdb10": "not at hand",
+    "tweets_adr": "tweets, which are not given away",
+    "yahoo": "not at hand",
+    "yelp": "not at hand",
+}
+"""Data set of a paper → why no run here has it."""
+RANDOM = "random vectors"
+
+
+@dataclass(frozen=True, order=True)
+class Setup:
+    """In what a training may differ from the published one: each field is a cause to be tested.
+
+    Attributes:
+        vectors: the word vectors that training begins with.
+        epochs: how many it has at most.
+        texts: the part of the corpus that it is of.
+        loss: how the classes count in it.
+    """
+
+    vectors: str = RANDOM
+    epochs: int = 0
+    texts: str = "all texts"
+    loss: str = "equal"
+
+    @classmethod
+    def of(cls, training: dict[str, Any]) -> "Setup":
+        """The setup of a run.
+
+        Args:
+            training: the settings of its training, as the manifest has them.
+        """
+        data = training.get("data", {})
+        vectors = data.get("vectors")
+        source = data.get("source") or {}
+        folder = source.get("folder", data.get("name"))
+        parts = []
+        if str(folder).startswith(f"{data.get('name')}_"):
+            parts.append(f"the part {folder}")
+        if data.get("most"):
+            counts = ", ".join(f"{split} {count:,}" for split, count in data["most"].items())
+            parts.append(f"at most {counts}")
+        return cls(
+            vectors=RANDOM if vectors is None else Path(vectors).stem,
+            epochs=training.get("training", {}).get("epochs", 0),
+            texts="; ".join(parts) or "all texts",
+            loss=str(data.get("class_weight") or "equal"),
+        )
+
+    def differences(self, other: "Setup") -> list[str]:
+        """The fields in which two setups differ."""
+        values = asdict(other)
+        return [name for name, value in asdict(self).items() if value != values[name]]
+
+
+WORDS = {"vectors": "{}", "epochs": "{} epochs", "texts": "{}", "loss": "loss: {}"}
+"""Field of a setup → how a heading says it."""
+
+
+def headings(setups: Sequence[Setup]) -> dict[Setup, str]:
+    """Setup → its word vectors, and whatever else tells it apart from the others."""
+    varying = {"vectors"}
+    for setup in setups:
+        varying.update(setup.differences(setups[0]))
+    return {
+        setup: ", ".join(
+            words.format(getattr(setup, name)) for name, words in WORDS.items() if name in varying
+        )
+        for setup in setups
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number of one model over its seeds.
+
+    Attributes:
+        setup: of its trainings.
+        seeds: how many.
+        number: the mean with Student's interval over seeds; of one seed the run's own interval,
+            over texts.
+    """
+
+    setup: Setup
+    seeds: int
+    number: Interval
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the number has one."""
+        return not np.isnan(self.number.low)
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is in the interval."""
+        return self.number.low <= value <= self.number.high
+
+    def __str__(self) -> str:
+        value, low, high = self.number
+        ends = f" [{low:.3f}, {high:.3f}]" if self.has_interval else ""
+        plural = "seed" if self.seeds == 1 else "seeds"
+        return f"{value:.3f}{ends} ({self.seeds} {plural})"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number that a paper reports, and what runs here say of it."""
+
+    paper: str
+    data: str
+    model: str
+    metric: str
+    group: str
+    published: float
+    measured: list[Measured] = field(default_factory=list)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether its data can be had."""
+        return self.data not in NO_DATA
+
+    def in_setup(self, setup: Setup) -> Measured | None:
+        """What runs of one setup measured."""
+        return next((each for each in self.measured if each.setup == setup), None)
+
+    def beyond(self, setup: Setup) -> bool | None:
+        """Whether the published number is outside of the interval; None: there is none."""
+        measured = self.in_setup(setup)
+        if measured is None or not measured.has_interval:
+            return None
+        return not measured.holds(self.published)
+
+
+def cells_of(rows: pd.DataFrame) -> list[Cell]:
+    """Every published number of the two papers that report theirs per model, in their order.
+
+    Args:
+        rows: of `headline_rows`.
+    """
+    numbers = _measured_numbers(rows)
+    cells = []
+    for paper, name in FILES.items():
+        table = pd.read_csv(NUMBERS / name, comment="#")
+        for row in table.to_dict("records"):
+            names = (row["data"], row["model"], row["metric"], row["group"])
+            cells.append(Cell(paper, *names, row["value"], numbers.get(names, [])))
+    return cells
+
+
+def headline_rows(places: Sequence[str]) -> pd.DataFrame:
+    """Every run's headline numbers that a paper might report.
+
+    A training that several runs share counts once.
+
+    Args:
+        places: run directories, or folders above them.
+
+    Returns:
+        The rows of `compare` with the columns `reported`, the published metric, and `setup`.
+    """
+    if not places:
+        return pd.DataFrame(columns=["data", "model", "reported", "group", "setup"])
+    setups = {}
+    trainings = {}
+    for path in find_runs(list(places)):
+        manifest = RunDirectory(path).manifest()
+        run_id = manifest["run_id"]
+        setups[run_id] = Setup.of(manifest["training"])
+        trainings[run_id] = manifest.get("training_fingerprint", run_id)
+
+    results = numbers_of(read_results(list(places)))
+    reported = {
+        (reading.probe, headline.key): headline.published
+        for reading in present(results)
+        for headline in reading.headlines_of(results.outline(reading.probe))
+    }
+    rows = compare(results)
+    metrics = zip(rows["probe"], rows["metric"], strict=True)
+    rows = rows.assign(
+        reported=[reported[metric] for metric in metrics],
+        setup=rows["run_id"].map(setups),
+        training=rows["run_id"].map(trainings),
+    )
+    rows = rows[rows["reported"].notna()]
+    return rows.drop_duplicates(["training", "reported", "group"])
+
+
+def _measured_numbers(rows: pd.DataFrame) -> dict[tuple[str, ...], list[Measured]]:
+    """Data, model, published metric, group → a number for each setup."""
+    numbers: dict[tuple[str, ...], list[Measured]] = {}
+    columns = ["data", "model", "reported", "group"]
+    for names, of_cell in rows.groupby(columns, observed=True):
+        cell = tuple(map(str, names))
+        numbers[cell] = [
+            over_seeds(setup, of_cell[of_cell["setup"] == setup])
+            for setup in sorted(set(of_cell["setup"]))
+        ]
+    return numbers
+
+
+def over_seeds(setup: Setup, runs: pd.DataFrame) -> Measured:
+    """The mean of several runs; of one its own number and interval.
+
+    Raises:
+        UserError: two runs have one seed, so that they are no sample of seeds.
+    """
+    repeated = runs["seed"][runs["seed"].duplicated()].unique()
+    if len(repeated):
+        name = f"{runs['data'].iloc[0]}, {runs['model'].iloc[0]}, {setup.vectors}"
+        raise UserError(
+            f"{name}: several runs with seed {repeated[0]}, which differ in other settings: name "
+            f"the directories of those that belong together"
+        )
+    if len(runs) == 1:
+        (row,) = runs.to_dict("records")
+        return Measured(setup, 1, Interval(row["mean"], row["low"], row["high"]))
+    return Measured(setup, len(runs), student(runs["mean"].to_numpy()))

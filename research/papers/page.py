@@ -1,0 +1,410 @@
+"""The page of published numbers beside measured ones, made of the runs' tables alone."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.findings.headlines import OVERALL
+from attnprobe.findings.studies.base import StudyReading, find_studies
+from research.markdown import markdown
+from research.papers.causes import explanation, tally
+from research.papers.cells import (
+    NO_DATA,
+    RANDOM,
+    Cell,
+    Setup,
+    cells_of,
+    headings,
+    headline_rows,
+    over_seeds,
+)
+from research.papers.guides import guide_scores
+
+JAIN = "Jain & Wallace 2019"
+METRICS = {
+    "accuracy": "accuracy",
+    "f1_macro": "macro F1",
+    "roc_auc": "ROC-AUC",
+    "adversarial_max_jsd_mean": "adversary's JSD",
+    "tau_attention_gradient_mean": "τ(attention, gradient)",
+    "tau_attention_loo_mean": "τ(attention, leave-one-out)",
+    "tau_gradient_loo_mean": "τ(gradient, leave-one-out)",
+}
+"""Published metric of Jain & Wallace → a column's heading."""
+BY_CLASS = ("adversarial_max_jsd_mean",)
+"""Of these the paper reports no number over all classes."""
+FEWER = "fewer_gradient_than_attention"
+"""Serrano & Smith's number of every network."""
+
+
+def is_shown(cell: Cell) -> bool:
+    """Whether a number is in the tables: means over all classes where the paper reports them."""
+    has_overall = cell.metric not in BY_CLASS
+    return cell.metric in METRICS and has_overall == (cell.group == OVERALL)
+
+
+def number_of(cell: Cell) -> str:
+    """What a number is called in a table."""
+    predicted = "" if cell.group == OVERALL else f", predicted {cell.group.replace('_', ' ')}"
+    return METRICS[cell.metric] + predicted
+
+
+def references(cells: Iterable[Cell]) -> dict[str, Setup]:
+    """Data set → the setup that its numbers are compared in: without vectors, the most often run.
+
+    A data set that was run with vectors alone has the most frequent of these.
+    """
+    counts: dict[str, Counter[Setup]] = {}
+    for cell in cells:
+        for measured in cell.measured:
+            counts.setdefault(cell.data, Counter())[measured.setup] += 1
+    chosen = {}
+    for data, counter in counts.items():
+        chosen[data] = max(
+            sorted(counter), key=lambda setup: (setup.vectors == RANDOM, counter[setup])
+        )
+    return chosen
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published number and the measured one that it is compared with."""
+
+    cell: Cell
+    value: float
+    beyond: bool | None
+
+    @property
+    def difference(self) -> float:
+        """Measured − published."""
+        return self.value - self.cell.published
+
+
+def beside(cells: Iterable[Cell], reference: Mapping[str, Setup]) -> list[Beside]:
+    """Every published number that has a run, in the setup that it is compared in."""
+    pairs = []
+    for cell in cells:
+        if cell.data in reference:
+            measured = cell.in_setup(reference[cell.data])
+            if measured is not None:
+                beyond = cell.beyond(measured.setup)
+                pairs.append(Beside(cell, measured.number.value, beyond))
+    return pairs
+
+
+def same_order(pairs: Sequence[Beside]) -> tuple[int, int]:
+    """Of two models of one data set: how often the larger published number is the larger here.
+
+    Returns:
+        How often, and of how many pairs of models.
+    """
+    same = 0
+    total = 0
+    for first, second in combinations(pairs, 2):
+        is_comparable = first.cell.data == second.cell.data
+        if is_comparable and first.cell.group == second.cell.group:
+            published = first.cell.published - second.cell.published
+            total += 1
+            same += published * (first.value - second.value) > 0
+    return same, total
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of number over all cells that have a run.
+
+    Attributes:
+        count: how many cells.
+        median: of measured − published.
+        least: the smallest of these.
+        most: the largest.
+        intervals: how many cells have an interval.
+        inside: in how many of them the published number is.
+        same_order: of how many pairs of models the published order is ours.
+        pairs: how many there are.
+    """
+
+    count: int
+    median: float
+    least: float
+    most: float
+    intervals: int
+    inside: int
+    same_order: int
+    pairs: int
+
+    @classmethod
+    def of(cls, pairs: Sequence[Beside]) -> "Kind":
+        """Count some numbers of one kind."""
+        differences = np.array([pair.difference for pair in pairs])
+        decided = [pair for pair in pairs if pair.beyond is not None]
+        same, comparable = same_order(pairs)
+        return cls(
+            count=len(pairs),
+            median=float(np.median(differences)),
+            least=float(differences.min()),
+            most=float(differences.max()),
+            intervals=len(decided),
+            inside=sum(not pair.beyond for pair in decided),
+            same_order=same,
+            pairs=comparable,
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{signed(self.median)} in the median of {self.count}"]
+        if self.intervals:
+            parts.append(f"the published one in {self.inside} of {self.intervals} intervals")
+        if self.pairs:
+            parts.append(f"{self.same_order} of {self.pairs} pairs of models in the same order")
+        return ", ".join(parts)
+
+
+def kinds_table(pairs: Sequence[Beside]) -> pd.DataFrame:
+    """A row per kind of number: how far measured and published are apart."""
+    rows = []
+    for metric, name in METRICS.items():
+        of_kind = [pair for pair in pairs if pair.cell.metric == metric and is_shown(pair.cell)]
+        if not of_kind:
+            continue
+        kind = Kind.of(of_kind)
+        inside = f"{kind.inside} of {kind.intervals}" if kind.intervals else "no interval"
+        rows.append(
+            {
+                "number": name,
+                "cells": kind.count,
+                "measured − published, median": signed(kind.median),
+                "from": signed(kind.least),
+                "to": signed(kind.most),
+                "published in our interval": inside,
+                "two models in the published order": f"{kind.same_order} of {kind.pairs}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def signed(number: float) -> str:
+    """A difference with its sign."""
+    return f"{number:+.3f}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A line of the answer: some kinds of numbers, and what is said where ours are other ones."""
+
+    metrics: Sequence[str]
+    lower: str
+    higher: str
+    equal: str
+
+    def headline(self, differences: Sequence[float]) -> str:
+        """Which of the sentences it is, by the medians of measured − published."""
+        if all(difference < -NEAR for difference in differences):
+            return self.lower
+        if all(difference > NEAR for difference in differences):
+            return self.higher
+        return self.equal
+
+
+NEAR = 0.01
+"""Difference from the published number, in the median, that is not called one."""
+COMPARISONS = (
+    Comparison(
+        ["accuracy", "roc_auc"],
+        lower="The models are worse classifiers than the published ones",
+        higher="The models are better classifiers than the published ones",
+        equal="The models are about as good classifiers as the published ones",
+    ),
+    Comparison(
+        ["tau_attention_gradient_mean", "tau_attention_loo_mean"],
+        lower="Attention agrees less with gradient and leave-one-out than was published",
+        higher="Attention agrees more with gradient and leave-one-out than was published",
+        equal="Attention agrees with gradient and leave-one-out about as much as was published",
+    ),
+    Comparison(
+        BY_CLASS,
+        lower="Attentions with the same prediction exist, nearer than the published ones",
+        higher="Attentions with the same prediction exist, farther away than the published ones",
+        equal="Attentions with the same prediction exist, about as far away as published",
+    ),
+)
+
+
+def answer_of(cells: Sequence[Cell]) -> str:
+    """The page's first lines, from the numbers."""
+    reference = references(cells)
+    pairs = beside(cells, reference)
+    possible = [cell for cell in cells if cell.is_possible]
+    models = {(cell.data, cell.model) for cell in possible if cell.measured}
+    all_models = {(cell.data, cell.model) for cell in possible}
+    lines = [
+        f"**Run so far**: {len(models)} of the {len(all_models)} models whose data are at hand, "
+        f"with {len(pairs):,} of {len(possible):,} published numbers. The other "
+        f"{len(cells) - len(possible):,} are of data that cannot be had."
+    ]
+    if pairs:
+        shown = [pair for pair in pairs if is_shown(pair.cell)]
+        lines += [_compared(comparison, shown) for comparison in COMPARISONS]
+        lines.append(f"**Causes**: {_causes(cells, reference)}")
+    return "\n".join(f"- {line}" for line in lines if line)
+
+
+def _compared(comparison: Comparison, pairs: Sequence[Beside]) -> str:
+    """A line of the answer; empty where none of its numbers was measured."""
+    parts = []
+    medians = []
+    for metric in comparison.metrics:
+        of_kind = [pair for pair in pairs if pair.cell.metric == metric]
+        if of_kind:
+            kind = Kind.of(of_kind)
+            medians.append(kind.median)
+            parts.append(f"{METRICS[metric]} {kind}")
+    if not parts:
+        return ""
+    return f"**{comparison.headline(medians)}**: {'; '.join(parts)}."
+
+
+def _causes(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> str:
+    counts = tally([cell for cell in cells if is_shown(cell)], reference)
+    if not counts.beyond:
+        return "no published number is outside of its interval."
+    return f"of {counts.beyond} numbers below that are not the published ones {counts}."
+
+
+def jain_part(data: str, cells: Sequence[Cell], reference: Setup | None) -> str:
+    """One data set of Jain & Wallace: a table of what was run, and a line of what was not.
+
+    Args:
+        data: its name.
+        cells: the numbers that are shown.
+        reference: see `references`; None where nothing was run.
+    """
+    if data in NO_DATA:
+        return f"**{data}**: {len(cells)} published numbers, no data: {NO_DATA[data]}."
+    if reference is None:
+        return f"**{data}**: {len(cells)} published numbers, not run."
+
+    setups = {measured.setup for cell in cells for measured in cell.measured}
+    in_order = [reference, *sorted(setups - {reference})]
+    names = headings(in_order)
+    rows = []
+    absent: Counter[str] = Counter()
+    for cell in cells:
+        if not cell.measured:
+            absent[cell.model] += 1
+            continue
+        row = {
+            "model": cell.model,
+            "number": number_of(cell),
+            "published": f"{cell.published:.3f}",
+        }
+        row |= {names[setup]: _measured_text(cell, setup) for setup in in_order}
+        row["cause of the difference"] = explanation(cell, reference)
+        rows.append(row)
+    parts = [f"### {data}", markdown(pd.DataFrame(rows))]
+    if absent:
+        models = ", ".join(f"{model} ({count})" for model, count in absent.items())
+        parts.append(f"Not run, with the count of published numbers: {models}.")
+    return "\n\n".join(parts)
+
+
+def _measured_text(cell: Cell, setup: Setup) -> str:
+    """What was measured; bold where the published number is outside of it."""
+    measured = cell.in_setup(setup)
+    if measured is None:
+        return "not run"
+    return f"**{measured}**" if cell.beyond(setup) else str(measured)
+
+
+def serrano_part(cells: Sequence[Cell], rows: pd.DataFrame) -> str:
+    """How often the gradient's order flips a decision with fewer items than attention's.
+
+    Args:
+        cells: all published numbers.
+        rows: of `headline_rows`.
+    """
+    published = [cell for cell in cells if cell.metric == FEWER]
+    ours = rows[(rows["reported"] == FEWER) & (rows["group"] == OVERALL)]
+    data_sets = sorted(map(str, set(ours["data"])))
+    table = []
+    for model in dict.fromkeys([cell.model for cell in published] + sorted(set(ours["model"]))):
+        row = {"model": model}
+        for cell in published:
+            if cell.model == model:
+                row[f"{cell.data}, published"] = f"{cell.published:.3f}"
+        for data in data_sets:
+            runs = ours[(ours["model"] == model) & (ours["data"] == data)]
+            row[f"{data}, here"] = "; ".join(
+                str(over_seeds(setup, runs[runs["setup"] == setup]))
+                for setup in sorted(set(runs["setup"]))
+            )
+        table.append(row)
+    shown = pd.DataFrame(table).fillna("–").replace("", "not run")
+    words = (
+        "Share of all test texts whose decision flips with fewer items by the gradient's order "
+        "than by attention's. The paper's data sets are not at hand, so that no cell of ours is "
+        "one of theirs: sizes compare, and nothing else. Its 2 × 2 tables of flips are not among "
+        "the released results; ours, and its conclusions under nulls, are on "
+        "[its own page](serrano_smith.md#under-the-nulls)."
+    )
+    return f"{words}\n\n{markdown(shown)}"
+
+
+def wiegreffe_part(studies: Sequence[StudyReading]) -> str:
+    """The studies' own tables, and the guided models by other scores."""
+    if not studies:
+        return "No study was run."
+    parts = []
+    for study in studies:
+        for caption, table in study.tables.items():
+            parts.append(f"### {study.data}: {caption}\n\n{markdown(rounded(table))}")
+        guided = guide_scores(study.directory)
+        if not guided.empty:
+            parts.append(
+                f"### {study.data}: guided models by other scores\n\n{markdown(rounded(guided))}"
+            )
+    return "\n\n".join(parts)
+
+
+def studies_of(places: Sequence[str]) -> list[StudyReading]:
+    """The finished studies of Wiegreffe & Pinter's tests."""
+    return [study for study in find_studies(list(places))[0] if "Wiegreffe" in study.about]
+
+
+def parts_of_page(places: Sequence[str]) -> dict[str, str]:
+    """The generated parts of the page, by the names of their markers."""
+    rows = headline_rows(places)
+    cells = cells_of(rows)
+    reference = references(cells)
+    parts = []
+    kinds = kinds_table(beside(cells, reference))
+    if not kinds.empty:
+        parts.append(f"## By kind of number\n\n{markdown(kinds)}")
+
+    parts.append(f"## {JAIN}")
+    by_data: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if is_shown(cell):
+            by_data.setdefault(cell.data, []).append(cell)
+    run = [data for data in by_data if data in reference]
+    not_run = [data for data in by_data if data not in reference]
+    for data in run + not_run:
+        parts.append(jain_part(data, by_data[data], reference.get(data)))
+
+    parts += ["## Serrano & Smith 2019", serrano_part(cells, rows)]
+    parts += ["## Wiegreffe & Pinter 2019", wiegreffe_part(studies_of(places))]
+    return {"answer": f"In short:\n\n{answer_of(cells)}", "cells": "\n\n".join(parts)}
+
+
+def rounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers with three digits after the point, an empty cell where there is none."""
+
+    def cell(value: object) -> object:
+        if not isinstance(value, float):
+            return value
+        return "" if np.isnan(value) else f"{value:.3f}"
+
+    return table.map(cell)
