@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from attnprobe.findings.studies.base import StudyFigure
 from attnprobe.plots.grid import around, grid, title
 from attnprobe.report.studies.drawing import draw
-from research.questions.numbers import UNIFORM, Cell, Grid, Resampled
+from research.questions.numbers import UNIFORM, ByDraw, Cell, Grid, over_draws
 
 BUILT = ("right_leak", "right_none", "wrong_leak", "wrong_none")
 """The built attentions: right or not, and telling the label or not."""
@@ -52,7 +52,7 @@ class Dot:
 
     cell: Cell
     x: float
-    number: Resampled
+    number: ByDraw
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def draw_dots(figure: Dots) -> Figure:
     encoders = list(dict.fromkeys(dot.cell.encoder for dot in figure.dots))
     handles: dict[str, Artist] = {}
     for dot in figure.dots:
-        if not np.isfinite(dot.number[0]):
+        value, low, high = over_draws(dot.number)
+        if np.isnan(value):
             continue
         encoder = dot.cell.encoder
         colour = f"C{encoders.index(encoder)}"
-        ends = np.nanquantile(dot.number, [0.025, 0.975])
-        panel.plot([dot.x, dot.x], ends, "-", color=colour, lw=0.8, alpha=0.5)
+        panel.plot([dot.x, dot.x], [low, high], "-", color=colour, lw=0.8, alpha=0.5)
         shape = "s" if dot.cell.length > 1 else "o"
-        (mark,) = panel.plot(dot.x, dot.number[0], shape, ms=3.5, color=colour, label=encoder)
+        (mark,) = panel.plot(dot.x, value, shape, ms=3.5, color=colour, label=encoder)
         handles.setdefault(encoder, mark)
     if figure.ticks:
         panel.set_xticks(range(len(figure.ticks)), figure.ticks)
@@ -95,7 +95,7 @@ def draw_dots(figure: Dots) -> Figure:
 def figures_of(numbers: Grid) -> list[StudyFigure]:
     """All figures of the study."""
     rightness = [
-        Dot(cell, numbers.number("state", cell)[0], numbers.number("word", cell))
+        Dot(cell, over_draws(numbers.number("state", cell)).value, numbers.number("word", cell))
         for cell in numbers.cells("state")
     ]
     gains = [
@@ -143,7 +143,8 @@ def advantages(numbers: Grid) -> pd.DataFrame:
     rows = []
     for cell in sorted(numbers.cells("accuracy", width=32, length=1)):
         if ("accuracy", cell, UNIFORM) in numbers.parts:
-            learned = numbers.number("accuracy", cell)[0]
-            equal = numbers.number("accuracy", cell, UNIFORM)[0]
-            rows.append((cell.family, cell.encoder, cell.texts, learned - equal))
+            learned = numbers.number("accuracy", cell)
+            equal = numbers.number("accuracy", cell, UNIFORM)
+            gain = over_draws(learned - equal).value
+            rows.append((cell.family, cell.encoder, cell.texts, gain))
     return pd.DataFrame(rows, columns=["family", "encoder", "texts", "gain"])

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
+from jaxtyping import Float
 
-from attnprobe.evidence.statistics import holm, p_value
-from research.questions.numbers import LEARNED, UNIFORM, Cell, Grid, Resampled
+from attnprobe.evidence.statistics import Interval, holm, p_value
+from research.questions.numbers import LEARNED, UNIFORM, Adversary, ByDraw, Cell, Grid, over_draws
 
 BOUNDS = {"recall2": 0.750, "recall4": 0.604}
 """The best accuracy of equal weights and an additive decoder: E[longest increasing subsequence] / m
@@ -60,19 +62,18 @@ class Contrast:
     """
 
     label: str
-    number: Resampled
+    number: ByDraw
     side: str
     margin: float
     texts: int = 0
 
     def decide(self) -> Decision:
         """Whether the whole interval is on the right side of the margin, or on the wrong one."""
-        value = float(self.number[0])
-        low, high = self.interval()
+        value, low, high = self.interval()
         if np.isnan(value) or np.isnan(low):
             return Decision(OPEN, value)
-        p_margin = p_value(value, low, high, self.margin)
-        p_other_side = p_value(value, low, high, -self.margin)
+        p_margin = self.p_against(self.margin)
+        p_other_side = self.p_against(-self.margin)
         if self.side == "within":
             holds = -self.margin < low and high < self.margin
             is_refuted = low > self.margin or high < -self.margin
@@ -90,19 +91,25 @@ class Contrast:
             verdict = REFUTED
         return Decision(verdict, value, low, high, p)
 
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the number; NaN where no resample has it."""
-        value = float(self.number[0])
-        if self.texts and np.ptp(self.number) < 1e-9:
+    def p_against(self, margin: float) -> float:
+        """Two-sided p for "the number is the margin": Student's over the draws."""
+        if self._draws_are_equal():
+            return p_value(*self.interval(), margin)
+        known = self.number[np.isfinite(self.number)]
+        return float(scipy.stats.ttest_1samp(known, margin).pvalue)
+
+    def interval(self) -> Interval:
+        """The number over all draws, with its 95 % interval."""
+        if self.texts and self._draws_are_equal():
             # no text differs: as many may as 0 of so many still allow (Clopper & Pearson)
+            value = float(np.nanmean(self.number))
             most = 1 - 0.025 ** (1 / self.texts)
-            return value - most, value + most
-        resamples = self.number[1:]
-        resamples = resamples[np.isfinite(resamples)]
-        if not len(resamples):
-            return np.nan, np.nan
-        low, high = np.quantile(resamples, [0.025, 0.975])
-        return low, high
+            return Interval(value, value - most, value + most)
+        return over_draws(self.number)
+
+    def _draws_are_equal(self) -> bool:
+        known = self.number[np.isfinite(self.number)]
+        return len(known) > 0 and bool(np.ptp(known) < 1e-9)
 
 
 @dataclass(frozen=True)
@@ -118,28 +125,28 @@ class Effects:
     margins: Mapping[str, float]
     solved_only: bool = False
 
-    def contrast(self, label: str, number: Resampled, side: str, margin: str) -> list[Contrast]:
+    def contrast(self, label: str, number: ByDraw, side: str, margin: str) -> list[Contrast]:
         """A contrast with a margin of this name; none where the number is not known."""
-        if not np.isfinite(number[0]):
+        draws = int(np.isfinite(number).sum())
+        if not draws:
             return []
-        texts = self.grid.weights.shape[1] * self.grid.weights.shape[3]
-        return [Contrast(label, number, side, self.margins[margin], texts)]
+        return [Contrast(label, number, side, self.margins[margin], draws * self.grid.texts)]
 
-    def number(self, quantity: str, cell: Cell, attention: str = LEARNED) -> Resampled:
+    def number(self, quantity: str, cell: Cell, attention: str = LEARNED) -> ByDraw:
         """One quantity of a cell."""
         return self.grid.number(quantity, cell, attention, solved_only=self.solved_only)
 
-    def advantage(self, cell: Cell) -> Resampled:
+    def advantage(self, cell: Cell) -> ByDraw:
         """Accuracy with learned minus with equal weights."""
         return self.number("accuracy", cell) - self.number("accuracy", cell, UNIFORM)
 
-    def mean(self, quantity: str, cells: Sequence[Cell]) -> Resampled:
+    def mean(self, quantity: str, cells: Sequence[Cell]) -> ByDraw:
         """The mean over cells."""
         return mean_of([self.number(quantity, cell) for cell in cells])
 
     def mean_change(
         self, quantity: str, knob: str, before: Any, after: Any, **knobs: Any
-    ) -> Resampled:
+    ) -> ByDraw:
         """How much a quantity changes with a knob, mean over the cells that agree in all others.
 
         Args:
@@ -155,25 +162,55 @@ class Effects:
             changes.append(self.number(quantity, changed) - self.number(quantity, cell))
         return mean_of(changes)
 
-    def smallest_change(self, cell: Cell) -> Resampled:
-        """The smallest TVD of the predictions, of the adversaries whose mean JSD is far."""
-        changes = []
-        for (quantity, adversary_cell, weight), parts in self.grid.parts.items():
-            if quantity == "far" and adversary_cell == cell:
-                distance = parts[..., 0].sum()
-                texts = parts[..., 1].sum()
-                if distance >= FAR * texts:
-                    changes.append(self.grid.number("tvd", cell, weight))
-        return min(changes, key=lambda change: float(change[0]), default=np.full(1, np.nan))
+    def cost(self, cell: Cell) -> ByDraw:
+        """What adversaries of a cell pay to be far: see `cost_of_distance`."""
+        return cost_of_distance(self.grid.adversaries(cell))
 
 
-def mean_of(numbers: Sequence[Resampled]) -> Resampled:
-    """The mean of the numbers that are known; NaN if none is."""
-    defined = [number for number in numbers if np.isfinite(number[0])]
+NEVER = 1.0
+"""TVD that stands for adversaries that are far at no λ: the largest that a TVD can be, so that a
+cell in which they never are ranks last and is not left out (Lachin 1999)."""
+
+
+def cost_of_distance(adversaries: Mapping[float, Adversary]) -> ByDraw:
+    """The TVD at which the attention is `FAR` from the imitated one, between the values of λ.
+
+    In each draw the adversaries and the imitated model itself, at (0, 0), are put in the order of
+    their JSD; the least TVD at that distance or beyond is interpolated linearly at `FAR`.
+
+    Args:
+        adversaries: of one cell, by λ.
+
+    Returns:
+        `NEVER` in a draw in which none is far; NaN where a draw has no adversary.
+    """
+    if not adversaries:
+        return np.full(1, np.nan)
+    jsd = np.stack([each.jsd for each in adversaries.values()], 1)
+    tvd = np.stack([each.tvd for each in adversaries.values()], 1)
+    return np.array([_cost_in_draw(*curve) for curve in zip(jsd, tvd, strict=True)])
+
+
+def _cost_in_draw(jsd: Float[np.ndarray, " weights"], tvd: Float[np.ndarray, " weights"]) -> float:
+    known = np.isfinite(jsd) & np.isfinite(tvd)
+    if not known.any():
+        return np.nan
+    order = np.argsort(jsd[known], kind="stable")
+    distances = np.r_[0.0, jsd[known][order]]
+    changes = np.r_[0.0, tvd[known][order]]
+    if distances[-1] < FAR:
+        return NEVER
+    least_from_here_on = np.minimum.accumulate(changes[::-1])[::-1]
+    return float(np.interp(FAR, distances, least_from_here_on))
+
+
+def mean_of(numbers: Sequence[ByDraw]) -> ByDraw:
+    """The mean of the numbers that are known, draw by draw; NaN if none is."""
+    defined = [number for number in numbers if np.isfinite(number).any()]
     if not defined:
         return np.full(1, np.nan)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-        return np.nanmean(defined, 0)  # a resample may have none of them
+        return np.nanmean(defined, 0)  # a draw may have none of them
 
 
 PLAIN = {"family": ("token", "twins", "majority5"), "width": 32, "texts": 1000, "length": 1}
@@ -258,12 +295,12 @@ def length_eases_and_width_does_not(effects: Effects) -> list[Contrast]:
 
 
 def width_eases_with_training(effects: Effects) -> list[Contrast]:
-    """Q4b."""
+    """Q4b: the fall of what distance costs; adversaries that never are far cost the most."""
     contrasts = []
     for cell in effects.grid.solved:
-        if cell.width == 8:
-            wide = effects.smallest_change(cell._replace(width=128))
-            fall = effects.smallest_change(cell) - wide
+        wide = cell._replace(width=128)
+        if cell.width == 8 and effects.grid.adversaries(cell) and effects.grid.adversaries(wide):
+            fall = effects.cost(cell) - effects.cost(wide)
             label = f"{cell.family} {cell.encoder}, width 8 minus 128"
             contrasts += effects.contrast(label, fall, "above", "Q4b")
     return contrasts
@@ -316,7 +353,7 @@ STATED = {
     ),
     "Q4b": Hypothesis(
         "with training width eases them",
-        "the smallest change of the prediction falls by no more than the margin",
+        "the change of the prediction at that distance falls by no more than the margin",
         width_eases_with_training,
     ),
 }

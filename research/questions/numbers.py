@@ -1,4 +1,4 @@
-"""The numbers of every cell of the grid, resampled over draws of the data, seeds and texts."""
+"""The numbers of every cell of the grid, one for each draw of the data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from attnprobe.evidence.statistics import RESAMPLES
+from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.members import numbers_by_text
 
 LEARNED = "learned"
@@ -102,27 +102,21 @@ def quantities_of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
     return quantities
 
 
-Weights = Float[np.ndarray, "resamples draws seeds texts"]
-Resampled = Float[np.ndarray, " resamples"]
-"""A number, and after it what it is in each resample."""
+ByDraw = Float[np.ndarray, " draws"]
+"""A number in each draw of the data, its seeds and texts together; NaN where it is not known."""
 
 
-def resampling(draws: int, seeds: int, texts: int) -> Weights:
-    """How often each text counts in each resample of draws, and of seeds and texts within each.
+def over_draws(number: ByDraw) -> Interval:
+    """The mean over the draws that have the number, with Student's interval over them.
 
-    In the first row all count once.
+    Seeds and texts differ from draw to draw as well, so that their spread is in it. A percentile
+    bootstrap over three draws holds the truth in 74 %; how often this one does is in
+    tests/research/test_questions.py.
+
+    Returns:
+        No interval with one draw, or where all are equal.
     """
-    random = np.random.default_rng(0)
-    weights = np.zeros((RESAMPLES + 1, draws, seeds, texts), np.float32)
-    weights[0] = 1
-    for resample in weights[1:]:
-        for draw in random.integers(0, draws, draws):
-            drawn_seeds = random.integers(0, seeds, seeds)
-            drawn_texts = random.integers(0, texts, texts)
-            seed_counts = np.bincount(drawn_seeds, minlength=seeds)
-            text_counts = np.bincount(drawn_texts, minlength=texts)
-            resample[draw] += np.outer(seed_counts, text_counts)
-    return weights
+    return student(number[np.isfinite(number)])
 
 
 def role_of(member: Mapping[str, Any]) -> tuple[Cell, str, int]:
@@ -148,18 +142,31 @@ def solved_models(parts: Parts) -> dict[Cell, Bool[np.ndarray, "draws seeds"]]:
     return solved
 
 
+@dataclass(frozen=True)
+class Adversary:
+    """Adversaries of one λ, in each draw.
+
+    Attributes:
+        jsd: of their attention to the imitated model's, mean over the texts, in nats.
+        tvd: of their predictions to its predictions, mean over the texts, 0 to 1.
+    """
+
+    jsd: ByDraw
+    tvd: ByDraw
+
+
 @dataclass
 class Grid:
-    """The numbers of all members of a study, resampled together.
+    """The numbers of all members of a study.
 
     Attributes:
         parts: see `Parts`.
-        weights: see `resampling`.
+        texts: of each model.
         solved: see `solved_models`.
     """
 
     parts: Parts
-    weights: Weights
+    texts: int = 0
     solved: dict[Cell, Bool[np.ndarray, "draws seeds"]] = field(default_factory=dict)
 
     @classmethod
@@ -184,12 +191,12 @@ class Grid:
                 cell_parts = parts.setdefault((quantity, cell, attention), empty)
                 cell_parts[replicate][: len(values)] = values
 
-        return cls(parts, resampling(len(draws), len(seeds), texts), solved_models(parts))
+        return cls(parts, texts, solved_models(parts))
 
     def number(
         self, quantity: str, cell: Cell, attention: str = LEARNED, *, solved_only: bool = False
-    ) -> Resampled:
-        """One quantity of a cell; NaN where it is not known.
+    ) -> ByDraw:
+        """One quantity of a cell; empty where no model has it.
 
         Args:
             quantity: of `QUANTITIES`.
@@ -199,13 +206,22 @@ class Grid:
         """
         parts = self.parts.get((quantity, cell, attention))
         if parts is None:
-            return np.full(len(self.weights), np.nan)
+            return np.full(1, np.nan)
         if solved_only and cell in self.solved:
             parts = parts * self.solved[cell][:, :, None, None]
-        weights = self.weights[..., : parts.shape[2]]
-        above, below = np.einsum("rdst,dstk->rk", weights, parts).T
+        above, below = parts.sum((1, 2)).T
         with np.errstate(invalid="ignore", divide="ignore"):
             return above / np.where(below == 0, np.nan, below)
+
+    def adversaries(self, cell: Cell) -> dict[float, Adversary]:
+        """λ → the adversaries of a cell, in the order of λ."""
+        return {
+            float(attention): Adversary(
+                jsd=self.number("far", cell, attention), tvd=self.number("tvd", cell, attention)
+            )
+            for quantity, adversary_cell, attention in sorted(self.parts, key=str)
+            if quantity == "far" and adversary_cell == cell
+        }
 
     def cells(self, quantity: str, **knobs: Any) -> list[Cell]:
         """The cells with a learned model that has this quantity.

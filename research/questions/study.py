@@ -13,8 +13,17 @@ from attnprobe.core.sanitise import quoted
 from attnprobe.evidence.statistics import in_columns, wilson
 from attnprobe.findings.studies.base import Compose, Done, Member, Plan, Study, StudyReading
 from research.questions.figures import figures_of
-from research.questions.hypotheses import MARGINS, STATED, TO_EXCEED, contrasts, verdicts
-from research.questions.numbers import LEARNED, UNIFORM, Cell, Grid
+from research.questions.hypotheses import (
+    FAR,
+    MARGINS,
+    NEVER,
+    STATED,
+    TO_EXCEED,
+    contrasts,
+    cost_of_distance,
+    verdicts,
+)
+from research.questions.numbers import LEARNED, UNIFORM, Cell, Grid, over_draws
 
 ATTENTIONS: dict[str, tuple[str, ...]] = {
     LEARNED: (),
@@ -204,7 +213,7 @@ def is_strict(name: str, margin: float) -> bool:
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """Eight verdicts, four figures, and the share of models that solved their task.
+    """Eight verdicts, four figures, the models that solved their task, and how far adversaries got.
 
     Args:
         directory: of the study.
@@ -221,21 +230,26 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     counts = ", ".join(
         f"{count} {verdict}" for verdict, count in table["verdict"].value_counts().items()
     )
+    tables = {
+        "Hypotheses, each with the contrast that decides it and its 95 % interval": table,
+        "Models that solved their task (accuracy of 0.95), by cell": solved_models(numbers),
+    }
+    adversaries = reach(numbers)
+    if not adversaries.empty:
+        caption = f"Adversaries that reach a JSD of {FAR} nats, and what it costs them there"
+        tables[caption] = adversaries
     return StudyReading(
         title="Four open questions: is attention needed, what is its meaning, does it transfer, "
         "what eases adversaries?",
         about=f"{len(content['members'])} small models on texts whose rule is known: "
         f"{len(settings['draws'])} draws of the data × {len(settings['seeds'])} seeds. Intervals "
-        f"resample draws, seeds and texts; p by Holm over the hypotheses. {content['plan']}",
+        f"are Student's over draws; p by Holm over the hypotheses. {content['plan']}",
         data=family,
         model=encoder,
         directory=directory,
         figures=figures_of(numbers),
         runs=[directory / first["directory"]],
-        tables={
-            "Hypotheses, each with the contrast that decides it and its 95 % interval": table,
-            "Models that solved their task (accuracy of 0.95), by cell": solved_models(numbers),
-        },
+        tables=tables,
         answer=f"Of eight hypotheses {counts}.",
     )
 
@@ -247,9 +261,28 @@ def solved_models(numbers: Grid) -> pd.DataFrame:
         count = int(solved.sum())
         row = cell._asdict() | {"models": solved.size, "solved": count}
         row |= in_columns("share", wilson(count, solved.size))
-        row["accuracy"] = numbers.number("accuracy", cell)[0]
-        row["equal weights"] = numbers.number("accuracy", cell, UNIFORM)[0]
-        row["word"] = numbers.number("word", cell)[0]
-        row["state"] = numbers.number("state", cell)[0]
+        row["accuracy"] = over_draws(numbers.number("accuracy", cell)).value
+        row["equal weights"] = over_draws(numbers.number("accuracy", cell, UNIFORM)).value
+        row["word"] = over_draws(numbers.number("word", cell)).value
+        row["state"] = over_draws(numbers.number("state", cell)).value
         rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def reach(numbers: Grid) -> pd.DataFrame:
+    """A row per cell with adversaries: in how many draws one is far, and the TVD at that distance.
+
+    The TVD is a mean over the draws in which one is far; the hypothesis counts the others too.
+    """
+    rows = []
+    for cell in numbers.solved:
+        adversaries = numbers.adversaries(cell)
+        if not adversaries:
+            continue
+        cost = cost_of_distance(adversaries)
+        is_far = cost < NEVER
+        row = cell._asdict() | {"draws": len(cost), "reach it": int(is_far.sum())}
+        for weight, adversary in adversaries.items():
+            row[f"JSD at λ = {weight:g}"] = over_draws(adversary.jsd).value
+        rows.append(row | in_columns("TVD there", over_draws(cost[is_far])))
     return pd.DataFrame(rows)

@@ -14,13 +14,17 @@ from attnprobe.runs.studies import carry_out_study
 from research.questions import Questions
 from research.questions.hypotheses import (
     BOUNDS,
+    FAR,
     MARGINS,
+    NEVER,
     STATED,
     Contrast,
     contrasts,
+    cost_of_distance,
     verdicts,
 )
-from research.questions.numbers import Cell, Grid, resampling
+from research.questions.numbers import Adversary, Cell, Grid, over_draws
+from research.questions.study import reach
 from tests.small_runs import composed
 
 FAMILIES = {"token": ["data=rules"], "order": ["data=rules", "data.source.rule=order_marked"]}
@@ -92,45 +96,129 @@ def test_margins_are_never_loosened_and_names_are_checked(changes, words):
         study(**changes)
 
 
-def resampled(values):
-    cell = Cell("token", "lstm", 32, 1000, 1)
-    parts = np.stack([values, np.ones_like(values)], -1)
-    grid = Grid({("accuracy", cell, "learned"): parts}, resampling(*values.shape))
-    return grid.number("accuracy", cell)
+CELL = Cell("token", "lstm", 32, 1000, 1)
 
 
-def test_draws_seeds_and_texts_are_resampled_each_within_the_other():
-    """The spread of each level alone is what theory says of a bootstrap of so many; nothing varies,
-    nothing spreads."""
+def test_a_number_is_the_ratio_of_sums_in_each_draw():
     random = np.random.default_rng(0)
-    shape = (5, 4, 50)
-    draws = random.normal(size=(5, 1, 1))
-    seeds = random.normal(size=(5, 4, 1))
-    texts = random.normal(size=(5, 1, 50))
-    seeds -= seeds.mean(1, keepdims=True)
-    texts -= texts.mean(2, keepdims=True)
-    for values, variance in (
-        (draws, draws.var() / 5),
-        (seeds, seeds.var(1).mean() / 4 / 5),
-        (texts, texts.var(2).mean() / 50 / 5),
-    ):
-        number = resampled(np.broadcast_to(values, shape).copy())
-        assert number[0] == pytest.approx(values.mean())
-        assert number[1:].var() == pytest.approx(variance, rel=0.25)
-    assert np.ptp(resampled(np.full(shape, 0.5))) < 1e-6
+    parts = random.random((3, 2, 40, 2))
+    number = Grid({("word", CELL, "learned"): parts}).number("word", CELL)
+    expected = [draw[..., 0].sum() / draw[..., 1].sum() for draw in parts]
+    np.testing.assert_allclose(number, expected)
+    interval = over_draws(number)
+    ends = scipy.stats.t.interval(0.95, 2, np.mean(expected), scipy.stats.sem(expected))
+    np.testing.assert_allclose(interval, [np.mean(expected), *ends])
+
+
+def test_a_draw_without_the_number_does_not_count():
+    assert over_draws(np.array([0.2, np.nan, 0.4])) == over_draws(np.array([0.2, 0.4]))
+    assert np.isnan(over_draws(np.array([0.2, np.nan])).low)
+
+
+def gains(random, draws, seeds, *, log_odds, gain, spread):
+    """Learned minus equal weights: accuracy on 200 texts, in each of some draws.
+
+    Args:
+        random: generator.
+        draws: of the data; how hard they are differs.
+        seeds: trainings in each draw, whose luck differs.
+        log_odds: of a right answer with learned weights, in the mean.
+        gain: how much lower they are with equal weights.
+        spread: standard deviation of the log-odds over draws; half of it over seeds.
+    """
+    of_draws = random.normal(0, spread, (draws, 1))
+    parts = {}
+    for attention, mean in (("learned", log_odds), ("uniform", log_odds - gain)):
+        odds = mean + of_draws + random.normal(0, spread / 2, (draws, seeds))
+        right = random.binomial(200, 1 / (1 + np.exp(-odds)))
+        above = np.stack([right, np.full_like(right, 200)], -1)
+        parts["accuracy", CELL, attention] = above[:, :, None].astype(float)
+    grid = Grid(parts)
+    return grid.number("accuracy", CELL) - grid.number("accuracy", CELL, "uniform")
+
+
+@pytest.mark.parametrize(("draws", "seeds"), [(3, 1), (5, 2), (10, 3)])
+@pytest.mark.parametrize("log_odds", [0.0, 2.0])
+@pytest.mark.parametrize("gain", [0.0, 1.0])
+@pytest.mark.parametrize("spread", [0.3, 0.6])
+def test_the_interval_of_a_contrast_holds_the_truth_in_at_least_93_percent(
+    draws, seeds, log_odds, gain, spread
+):
+    """A percentile bootstrap over three draws does in 70 to 75 %."""
+    world = {"log_odds": log_odds, "gain": gain, "spread": spread}
+    random = np.random.default_rng(0)
+    truth = gains(random, 100_000, 5, **world).mean()
+    held = 0
+    for _ in range(2000):
+        contrast = Contrast("", gains(random, draws, seeds, **world), "above", 0.0, draws * 200)
+        interval = contrast.interval()
+        held += interval.low <= truth <= interval.high
+    assert held / 2000 >= 0.93
+
+
+@pytest.mark.parametrize(
+    ("jsd", "tvd", "cost"),
+    [
+        ([0.2, 0.6], [0.01, 0.03], 0.02),  # half way between the two
+        ([0.8], [0.1], 0.05),  # half way from the imitated model itself
+        ([0.5, 0.6], [0.30, 0.02], 0.016),  # the farther one is cheaper: 4/5 of the way to 0.02
+        ([0.1, 0.3], [0.0, 0.0], NEVER),
+        ([0.6, 0.2], [0.03, 0.01], 0.02),  # in any order
+    ],
+)
+def test_the_cost_of_a_distance_is_interpolated_and_never_being_far_costs_the_most(jsd, tvd, cost):
+    adversaries = {
+        float(number): Adversary(np.array([distance]), np.array([change]))
+        for number, (distance, change) in enumerate(zip(jsd, tvd, strict=True))
+    }
+    assert FAR == 0.4
+    assert cost_of_distance(adversaries) == pytest.approx([cost])
+
+
+def test_the_reach_of_adversaries_is_counted_by_cell():
+    near, far = (Cell("token", "average", width, 1000, 1) for width in (8, 128))
+    table = reach(
+        planted(
+            {
+                ("accuracy", near, "learned"): 0.99,
+                ("far", near, "0.03"): 0.1,
+                ("tvd", near, "0.03"): 0.2,
+                ("accuracy", far, "learned"): 0.99,
+                ("far", far, "0.03"): 0.8,
+                ("tvd", far, "0.03"): 0.2,
+            }
+        )
+    )
+    assert table[["width", "draws", "reach it"]].to_numpy().tolist() == [[8, 4, 0], [128, 4, 4]]
+    assert table["TVD there"].tolist()[1] == pytest.approx(0.1, abs=0.005)
+    assert np.isnan(table["TVD there"].tolist()[0])
+    assert reach(planted({("accuracy", near, "learned"): 0.99})).empty
+
+
+def test_a_width_at_which_adversaries_never_are_far_counts_against_it():
+    """Of survivors alone, nothing could be said: no cell has adversaries that are far in both."""
+    numbers = {}
+    for width, far in ((8, 0.1), (128, 0.6)):
+        cell = Cell("token", "average", width, 1000, 1)
+        numbers["accuracy", cell, "learned"] = 0.99
+        numbers["far", cell, "0.03"] = far
+        numbers["tvd", cell, "0.03"] = 0.2
+    assert verdicts_on(planted(numbers))["Q4b"] == "holds"
 
 
 def planted(numbers, shape=(4, 2, 60)):
-    """A grid in which (quantity, cell, attention) has these means, with a little noise."""
+    """A grid in which (quantity, cell, attention) has these means, with a little noise of texts and
+    of draws."""
     random = np.random.default_rng(1)
     parts = {}
     for key, mean in numbers.items():
         noise = random.normal(0, 0.01, shape)
+        noise += random.normal(0, 0.001, (shape[0], 1, 1))
         parts[key] = np.stack([mean + noise - noise.mean(), np.ones(shape)], -1)
     solved = {
         cell: np.ones(shape[:2], bool) for quantity, cell, _ in numbers if quantity == "accuracy"
     }
-    return Grid(parts, resampling(*shape), solved)
+    return Grid(parts, shape[2], solved)
 
 
 def world(gain, off, leak, longer, wider):
@@ -193,9 +281,9 @@ def test_models_that_did_not_solve_their_task_are_left_out_on_request():
 
 
 def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many():
-    """0 of 200: at most 0.0183 by Clopper & Pearson; of a bootstrap of equal numbers nothing would
-    be left."""
-    number = np.zeros(2001)
+    """0 of 200: at most 0.0183 by Clopper & Pearson; of equal draws Student has no
+    interval."""
+    number = np.zeros(3)
     decision = Contrast("equal", number, "within", 0.02, 200).decide()
     assert (decision.verdict, decision.value) == ("holds", 0)
     exact = scipy.stats.binomtest(0, 200).proportion_ci(0.95, "exact")
@@ -203,9 +291,17 @@ def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many():
     assert Contrast("equal", number, "within", 0.02, 100).decide().verdict == "open"
 
 
+def test_p_is_students_over_the_draws():
+    number = np.array([0.2, 0.5, 0.3, np.nan])
+    contrast = Contrast("some", number, "above", 0.1)
+    expected = scipy.stats.ttest_1samp(number[:3], 0.1).pvalue
+    assert contrast.decide().p == pytest.approx(expected)
+    low = contrast.interval().low
+    assert Contrast("some", number, "above", low).decide().p == pytest.approx(0.05)
+
+
 def test_holm_can_leave_a_hypothesis_open():
-    noise = np.r_[0, np.random.default_rng(2).normal(0, 0.010, 2000)]
-    weak = Contrast("weak", 0.022 + noise, "above", 0.0)
+    weak = Contrast("weak", np.array([0.015, 0.02, 0.025, 0.03, 0.02]), "above", 0.014)
     assert verdicts({"Q1c": [weak]})["verdict"].tolist() == ["holds"]
     assert set(verdicts({name: [weak] for name in STATED})["verdict"]) == {"open"}
 
