@@ -312,10 +312,10 @@ def jain_part(data: str, cells: Sequence[Cell], reference: Setup | None) -> str:
 
 
 def _measured_text(cell: Cell, setup: Setup) -> str:
-    """What was measured; bold where the published number is outside of it."""
+    """What was measured, if anything; bold where the published number is outside of it."""
     measured = cell.in_setup(setup)
     if measured is None:
-        return "not run"
+        return ""
     return f"**{measured}**" if cell.beyond(setup) else str(measured)
 
 
