@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnprobe.evidence.statistics import Interval
-from research.papers.cells import Cell, Measured, Setup
+from research.papers.cells import WORDS, Cell, Measured, Setup
 
 EXPLAINS = "explains it"
 IN_PART = "in part"
@@ -100,6 +100,52 @@ def explanation(cell: Cell, reference: Setup) -> str:
         return "not explained: nothing tested"
     words = "; ".join(map(str, tests))
     return words if any(_helps(test) for test in tests) else f"not explained ({words})"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A number in the setup that it is compared in, and with one thing changed.
+
+    Attributes:
+        change: the thing, in words.
+        cell: the number.
+        before: in the reference setup.
+        after: with the change.
+    """
+
+    change: str
+    cell: Cell
+    before: Measured
+    after: Measured
+
+
+def changed(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> list[Changed]:
+    """Every number that was measured both ways, whether it is beyond its interval or not.
+
+    Args:
+        cells: of any data sets.
+        reference: data set → the setup that its numbers are compared in.
+    """
+    pairs = []
+    for cell in cells:
+        setup = reference.get(cell.data)
+        before = None if setup is None else cell.in_setup(setup)
+        if setup is None or before is None:
+            continue
+        for after in cell.measured:
+            differences = setup.differences(after.setup)
+            if len(differences) == 1:
+                (name,) = differences
+                change = WORDS[name].format(getattr(after.setup, name))
+                pairs.append(Changed(f"{name}: {change}", cell, before, after))
+    return pairs
+
+
+def distance(cells: Sequence[Cell], measured: Sequence[Measured]) -> float:
+    """Median of |measured − published|."""
+    published = np.array([cell.published for cell in cells])
+    values = np.array([each.number.value for each in measured])
+    return float(np.median(np.abs(values - published)))
 
 
 @dataclass(frozen=True)

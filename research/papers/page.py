@@ -11,7 +11,7 @@ import pandas as pd
 from attnprobe.findings.headlines import OVERALL
 from attnprobe.findings.studies.base import StudyReading, find_studies
 from research.markdown import markdown
-from research.papers.causes import explanation, tally
+from research.papers.causes import Changed, changed, distance, explanation, tally
 from research.papers.cells import (
     NO_DATA,
     RANDOM,
@@ -186,6 +186,36 @@ def kinds_table(pairs: Sequence[Beside]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def changes_table(pairs: Sequence[Changed]) -> pd.DataFrame:
+    """A row per thing that was changed and kind of number: do the numbers move to the published?"""
+    rows = []
+    for change in dict.fromkeys(pair.change for pair in pairs):
+        for metric, name in METRICS.items():
+            of_kind = [
+                pair for pair in pairs if pair.change == change and pair.cell.metric == metric
+            ]
+            if of_kind:
+                rows.append({"changed": change, "number": name} | _distances(of_kind))
+    return pd.DataFrame(rows)
+
+
+def _distances(pairs: Sequence[Changed]) -> dict[str, object]:
+    cells = [pair.cell for pair in pairs]
+    before = [pair.before for pair in pairs]
+    after = [pair.after for pair in pairs]
+    nearer = [
+        abs(pair.after.number.value - pair.cell.published)
+        < abs(pair.before.number.value - pair.cell.published)
+        for pair in pairs
+    ]
+    return {
+        "cells run both ways": len(pairs),
+        "distance from the published number before": f"{distance(cells, before):.3f}",
+        "after": f"{distance(cells, after):.3f}",
+        "nearer than before": f"{sum(nearer)} of {len(pairs)}",
+    }
+
+
 def signed(number: float) -> str:
     """A difference with its sign."""
     return f"{number:+.3f}".replace("-", "−")
@@ -271,7 +301,17 @@ def _causes(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> str:
     counts = tally([cell for cell in cells if is_shown(cell)], reference)
     if not counts.beyond:
         return "no published number is outside of its interval."
-    return f"of {counts.beyond} numbers below that are not the published ones {counts}."
+    words = f"of {counts.beyond} numbers below that are not the published ones {counts}."
+    pairs = changed([cell for cell in cells if is_shown(cell)], reference)
+    for change in dict.fromkeys(pair.change for pair in pairs):
+        counted = _distances([pair for pair in pairs if pair.change == change])
+        before = counted["distance from the published number before"]
+        after = counted["after"]
+        words += (
+            f" With {change} the median distance from the published number goes from {before} to "
+            f"{after}, over {counted['cells run both ways']} numbers."
+        )
+    return words
 
 
 def jain_part(data: str, cells: Sequence[Cell], reference: Setup | None) -> str:
@@ -383,6 +423,10 @@ def parts_of_page(places: Sequence[str]) -> dict[str, str]:
     kinds = kinds_table(beside(cells, reference))
     if not kinds.empty:
         parts.append(f"## By kind of number\n\n{markdown(kinds)}")
+
+    changes = changes_table(changed([cell for cell in cells if is_shown(cell)], reference))
+    if not changes.empty:
+        parts.append(f"## With one thing changed\n\n{markdown(changes)}")
 
     parts.append(f"## {JAIN}")
     by_data: dict[str, list[Cell]] = {}

@@ -186,6 +186,23 @@ def test_the_tally_counts_every_number_beyond_its_interval_once():
     assert counted.untested == 1
 
 
+def test_numbers_that_were_measured_both_ways_tell_how_far_a_change_moves_them():
+    two_things = Setup("glove", epochs=25)
+    invented = [
+        invented_cell(0.80, measured(PLAIN, 0.70, 0.02), measured(STARTED, 0.81, 0.02)),
+        invented_cell(0.80, measured(PLAIN, 0.83, 0.02), measured(STARTED, 0.75, 0.02)),
+        invented_cell(0.80, measured(PLAIN, 0.83, 0.02), measured(two_things, 0.75, 0.02)),
+        invented_cell(0.80, measured(STARTED, 0.75, 0.02)),
+    ]
+    pairs = causes.changed(invented, {"sst": PLAIN})
+    assert [pair.cell for pair in pairs] == invented[:2]
+    (row,) = page.changes_table(pairs).to_dict("records")
+    assert row["changed"] == "vectors: glove"
+    assert row["distance from the published number before"] == "0.065"  # of 0.10 and 0.03
+    assert row["after"] == "0.030"  # of 0.01 and 0.05
+    assert row["nearer than before"] == "1 of 2"
+
+
 def test_models_are_in_the_published_order_where_the_larger_is_the_larger():
     pairs = [
         page.Beside(invented_cell(published, model=model), value, None)
