@@ -12,7 +12,7 @@ attnprobe.load_run("runs/sst/lstm_…")
 # a model that was trained elsewhere
 attnprobe.audit_tensors(attention, hidden=…)
 # probes on your own Lightning trainer and module (docs/lightning.md)
-attnprobe.TextDataModule, attnprobe.Staged, attnprobe.WriteRun
+attnprobe.TextDataModule, attnprobe.Staged, attnprobe.PretrainedClassifier, attnprobe.WriteRun
 # divergences, rank correlations and exact solvers, on plain tensors
 attnprobe.measures, attnprobe.exact
 ```
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnprobe.core.errors import UserError
     from attnprobe.core.readout import Readout
     from attnprobe.data.module import TextDataModule
+    from attnprobe.models.pretrained.model import PretrainedClassifier
     from attnprobe.models.staged import Staged
     from attnprobe.outside import Audit, audit_model, audit_tensors
     from attnprobe.results.table import read_examples, read_results
@@ -39,6 +40,7 @@ __all__ = [
     "Audit",
     "Batch",
     "Outputs",
+    "PretrainedClassifier",
     "Readout",
     "Staged",
     "Task",
@@ -61,6 +63,7 @@ HOMES = {
     "attnprobe.core.errors": ("UserError",),
     "attnprobe.core.readout": ("Readout",),
     "attnprobe.data.module": ("TextDataModule",),
+    "attnprobe.models.pretrained.model": ("PretrainedClassifier",),
     "attnprobe.models.staged": ("Staged",),
     "attnprobe.results.table": ("read_examples", "read_results"),
     "attnprobe.runs.load": ("TrainedRun", "load_run"),

@@ -13,6 +13,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import Halving
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import Check
+from attnprobe.data.module import TextDataModule
 from attnprobe.data.pieces import PieceReader
 from attnprobe.models.base import Model, build
 from attnprobe.models.performance import Performance
@@ -140,6 +141,33 @@ class TrainedModel(Model, LightningModule):
         for number, value in enumerate(values.pop("f1")):
             self.log(f"test/f1_{number}", value, sync_dist=True)
         self.log_dict({f"test/{name}": value for name, value in values.items()}, sync_dist=True)
+
+    def setup(self, stage: str) -> None:
+        """Let a data module of anybody's trainer cut its texts into the pieces that this reads."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, TextDataModule) or self.reader is None:
+            return
+        if data.pipeline.pieces is not self.reader:
+            data.take_classes(self.class_names, self.matched)
+            self.look_at(data)
+
+    def look_at(self, data: TextDataModule) -> None:
+        """Cut a data set into this model's pieces, and learn from it what must be known of it.
+
+        Args:
+            data: set up; it gets the pieces, and what there is to say about how they are read.
+
+        Raises:
+            UserError: the model cannot be examined on these texts.
+        """
+        if self.reader is not None:
+            data.read_pieces(self.reader)
+        test = data.splits["test"]
+        self.prepare(test.sample())
+        data.checks += self.check_reading(test)
+        note = self.read_texts(data.loader("test"))
+        if note:
+            data.notes += (note,)
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
         """Learn from all texts that the model is examined on what it must know about them.

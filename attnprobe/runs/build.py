@@ -40,18 +40,11 @@ def untrained(parts: Configuration, data: TextDataModule) -> TrainedModel:
         )
         data.take_classes(classifier.class_names, classifier.matched)
 
-    if classifier.reader is not None:
-        data.read_pieces(classifier.reader)
-    sample = data.splits["test"].sample()
-    classifier.prepare(sample)
-    data.checks += classifier.check_reading(data.splits["test"])
-    note = classifier.read_texts(data.loader("test"))
-    if note:
-        data.notes += (note,)
+    classifier.look_at(data)
     if classifier.recipe is not None:
         # a recipe that does not suit the model is refused here
         with torch.random.fork_rng(devices=[]):
-            classifier.recipe.objective.given(classifier, sample)
+            classifier.recipe.objective.given(classifier, data.splits["test"].sample())
     return classifier
 
 

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import random
 import warnings
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from attnprobe.results.table import Rows
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings
 from tests.data.toys import ready
+from tests.models.pretrained import families
 from tests.small_runs import composed, small_run
 from tests.toys import toy_classifier
 
@@ -129,6 +131,40 @@ def test_a_users_own_trainer_leaves_the_same_tables_as_the_command(
         if precision != "64-true":
             assert tensor.dtype is before[name].dtype
             assert torch.equal(tensor, before[name])
+
+
+def test_a_users_own_trainer_examines_a_pretrained_model_as_the_command_does(tmp_path):
+    pytest.importorskip("transformers")
+    labels = ("very bad", "good")
+    folder = families.checkpoint("distilbert", labels)
+    draw = random.Random(0)
+    texts = (" ".join(draw.choices(families.WORDS, k=draw.randint(3, 8))) for _ in range(40))
+    rows = [(text, labels[number % 2]) for number, text in enumerate(texts)]
+    overrides = families.run_settings(folder, rows, tmp_path, f"probe={PROBES}", "seed=3")
+    command = run(composed(*overrides))
+
+    data = attnprobe.TextDataModule.from_files(
+        str(tmp_path / "rows.csv"),
+        text="text",
+        label="label",
+        tokenizer="whitespace",
+        verbatim=True,
+        max_tokens=None,
+        test_share=1.0,
+    )
+    data.setup()
+    model = attnprobe.PretrainedClassifier(
+        name="own", path=str(folder), class_names=list(data.classes)
+    )
+    lightning.seed_everything(3, verbose=False)
+    writer = attnprobe.WriteRun(tmp_path / "own")
+    trainer(*probes(), writer).test(model, datamodule=data, verbose=False)
+    for probe in ("permutation", "gradient", "swaps", "performance"):
+        own = attnprobe.read_results(tmp_path / "own", probe=probe)[MEASURED]
+        expected = attnprobe.read_results(command, probe=probe)[MEASURED]
+        pd.testing.assert_frame_equal(own, expected, check_exact=True, check_categorical=False)
+    # the pieces are cut once, however often it is tested
+    trainer(*probes()).test(model, datamodule=data, verbose=False)
 
 
 def test_a_probes_table_is_a_data_frame_with_the_runs_numbers(command, data):
