@@ -156,7 +156,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         in a sweep the number that a search for settings optimises.
     """
     with CLOCK.step("read the settings"):
-        files_checked = config.run is None and _check_files(config)
+        files_checked = _check_files(config)
     is_new = DRY_RUN or sweep or config.study is None
     if not is_new and _published_before(config):
         return None
@@ -185,15 +185,25 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
 
 
 def _check_files(config: DictConfig) -> bool:
-    """Whether the data's files were read; refused before a model's libraries are imported."""
-    from attnprobe.data.file_checks import check_configured_files
+    """Whether the data's files were read; refused before a model's libraries are imported.
+
+    With `run=PATH` it is the run that has to be there.
+    """
+    if config.run is not None:
+        from attnprobe.results.saved_settings import saved_run
+
+        saved_run(Path(str(config.run)))
+        return False
+    from attnprobe.data.file_checks import check_configured_files, check_data_settings
 
     try:
         data = OmegaConf.to_container(config.data, resolve=True)
     except OmegaConfBaseException:  # is answered where all settings are
         return False
     assert isinstance(data, dict)
-    return check_configured_files({str(name): value for name, value in data.items()})
+    named = {str(name): value for name, value in data.items()}
+    check_data_settings(named)
+    return check_configured_files(named)
 
 
 def _published_before(config: DictConfig) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnprobe.cli.main import Parser, answering
+from attnprobe.core.printing import WIDTH
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +21,6 @@ EPILOG = """examples:
 
 SCORES is a file (docs/bench.md has the format), the name of an importance,
 attention, or one of two answers that are known: truth, and its reverse."""
-WIDTH = 80
 
 
 def bench_parser() -> Parser:
@@ -51,13 +51,15 @@ def bench(arguments: Sequence[str]) -> None:
         import pandas as pd
 
         from attnprobe.findings.bench.folder import BenchFolder
-        from attnprobe.findings.bench.judging import as_columns, judged, rates_by_kind
         from attnprobe.results.writer import own_target
-        from attnprobe.runs.bench import sources_of
 
         if options.output is not None:
             own_target(options.output)  # refused before the work rather than after it
         folder = BenchFolder.open(options.data)
+        # takes seconds, which a mistake need not wait for
+        from attnprobe.findings.bench.judging import as_columns, judged, rates_by_kind
+        from attnprobe.runs.bench import sources_of
+
         models = folder.models(options.models)
         sources = sources_of(options.scores, folder, models)
         rows = pd.DataFrame(judged(folder, models, sources))

@@ -62,11 +62,16 @@ def compare(arguments: Sequence[str]) -> None:
     """
     options = compare_parser().parse_args(arguments)
     with answering():
-        from attnprobe.findings.changes import compare_runs, run_at
+        from attnprobe.results.directory import refuse_missing
         from attnprobe.results.writer import refuse_unwritable
 
+        refuse_missing([options.first])
+        refuse_missing([options.second])
         if options.output is not None:
             refuse_unwritable(options.output)
+        # takes seconds, which a mistake need not wait for
+        from attnprobe.findings.changes import compare_runs, run_at
+
         first = run_at(options.first)
         second = run_at(options.second)
         changes = compare_runs(first, second)

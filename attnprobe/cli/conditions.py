@@ -36,6 +36,8 @@ SIDES = ("first.", "change.")
 """What `compare` puts before the names of the first run's numbers, and of the changes."""
 MOST_NAMES = 12
 """Names that a mistake is answered with: two runs have thousands."""
+NEARLY = 0.8
+"""Likeness from which a name is another one misspelt."""
 FAILED = 3
 """The exit status where a condition holds."""
 
@@ -164,6 +166,32 @@ def add_conditions(parser: ArgumentParser, example: str) -> None:
         metavar="CONDITION",
         help=f"end with status 3 if this holds, such as {example}; may be repeated",
     )
+
+
+def refuse_mistyped(conditions: Iterable[Condition]) -> None:
+    """Refuse conditions that misspell a criterion or a level, before the work begins.
+
+    Which numbers and claims come of it is known at its end alone: other names are judged then.
+
+    Raises:
+        UserError: a name is nearly that of a criterion, or of one of its levels.
+    """
+    from attnprobe.evidence.claims import CRITERIA, LEVELS
+
+    for entry in conditions:
+        criterion, _, level = entry.name.partition(".")
+        near = get_close_matches(criterion, CRITERIA, 1, NEARLY)
+        if near and near[0] != criterion:
+            meant = ".".join(filter(None, [near[0], level]))
+        elif criterion in CRITERIA and level not in LEVELS:
+            (nearest_level,) = get_close_matches(level, LEVELS, 1, NEARLY) or [""]
+            meant = f"{criterion}.{nearest_level}" if nearest_level else ""
+        else:
+            meant = ""
+        if meant:
+            raise UserError(
+                f"--fail-if {entry.text!r}: no verdict on {entry.name!r}; did you mean {meant}?"
+            )
 
 
 def names_in(run: "Run", card: "Card") -> tuple[dict[str, float], dict[str, str]]:

@@ -67,11 +67,14 @@ def explain(arguments: Sequence[str]) -> None:
         texts = [*options.texts, *texts_in(options.file)]
         if not texts:
             explain_parser().error("no text: give some in quotes, or a file with --file")
+        from attnprobe.results.directory import RunDirectory
         from attnprobe.results.writer import own_target
-        from attnprobe.runs.load import load_run
 
+        RunDirectory(options.run).manifest()  # refused before what takes seconds to import
         if options.html is not None:
             own_target(options.html)  # refused before the work rather than after it
+        from attnprobe.runs.load import load_run
+
         run = load_run(options.run, trusted=options.trusted)
         explanation = run.explain(texts, options.text2)
         vocabulary = known_words(run, explanation)

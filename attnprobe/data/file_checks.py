@@ -8,11 +8,15 @@ from dataclasses import fields
 from typing import Any
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.settings import check_arguments
 from attnprobe.data.columns import Columns
 from attnprobe.data.reader import Reader
+from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource
 from attnprobe.data.text import TextRules
 
+DATA_MODULE = "attnprobe.data.module.TextDataModule"
+"""By name: the module imports torch."""
 FILE_SOURCE = f"{FileSource.__module__}.{FileSource.__qualname__}"
 
 
@@ -27,6 +31,23 @@ def check_files(source: FileSource, columns: Columns) -> None:
     reader = Reader(columns, TextRules(tokenizer="whitespace"))
     for table in source.load().values():
         reader.check_columns(table)
+
+
+def check_data_settings(data: Mapping[str, Any]) -> None:
+    """Refuse a wrong value in a configuration's part about the data.
+
+    Args:
+        data: as composed and resolved. Settings that are unknown, or another class's, are left to
+            whoever constructs them.
+
+    Raises:
+        UserError: a value has a wrong type or range.
+    """
+    if data.get("_target_") == DATA_MODULE:
+        known = [field.name for field in fields(DataSettings)]
+        values = {name: data[name] for name in known if name in data}
+        # not constructed: that imports spaCy
+        check_arguments(DataSettings.settings_place, values, DataSettings)
 
 
 def check_configured_files(data: Mapping[str, Any]) -> bool:

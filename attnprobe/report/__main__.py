@@ -8,12 +8,12 @@ from pathlib import Path
 from attnprobe.core.clock import CLOCK, Step
 from attnprobe.core.errors import UserError
 from attnprobe.core.processes import answering_signals
+from attnprobe.report.page import MEGABYTES
+from attnprobe.results.directory import refuse_missing
 
 
 def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
     """The arguments of the command."""
-    from attnprobe.report.page.browser import MEGABYTES
-
     parser = argparse.ArgumentParser(
         prog=program,
         description="One self-contained HTML page out of finished runs: verdicts, tests, published "
@@ -75,7 +75,8 @@ def main(
         print(f"attnprobe.report: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     folder = page.with_name(f"{page.stem}_files")
-    print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {folder}")
+    print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    print(f"figures and tables: {folder}")
     if options.archive is not None:
         print(f"archive: {options.archive} ({options.archive.stat().st_size / 1e6:.1f} MB)")
 
@@ -100,6 +101,7 @@ def _written(options: argparse.Namespace, step: Step) -> Path:
             f"--megabytes={options.megabytes:g}: expected a number above 0, "
             f"for example --megabytes 60"
         )
+    refuse_missing(options.runs)
     from attnprobe.findings.studies.base import with_members
     from attnprobe.report.archive import archive_target, write_archive
     from attnprobe.report.page.build import write_report

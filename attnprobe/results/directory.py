@@ -362,13 +362,9 @@ def sound_runs(
         if begun:
             more = f" ({len(begun) - 1:,} more are like it)" if begun[1:] else ""
             raise UserError(f"no finished run at {', '.join(names)}: {begun[0]}{more}")
-        missing = [place for place in names if not glob(place) and not Path(place).exists()]
+        missing = _missing(names)
         reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
-        raise UserError(
-            f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest "
-            f"is written; start one with `python -m attnprobe +experiment=jain_adversarial`, or "
-            f"name another directory."
-        )
+        raise _no_run(names, reason)
     sound = []
     skipped = []
     for directory in directories:
@@ -380,6 +376,32 @@ def sound_runs(
     if not sound:
         raise skipped[0]
     return sound, skipped
+
+
+def refuse_missing(places: Places) -> None:
+    """Refuse places of which none is there, for commands that import much before they look.
+
+    Raises:
+        UserError: as of `sound_runs`.
+    """
+    names = [os.fspath(place) for place in _listed(places)]
+    missing = _missing(names)
+    if len(missing) == len(names):
+        raise _no_run(names, f"{', '.join(missing)} does not exist")
+
+
+def _missing(places: Sequence[str]) -> list[str]:
+    """The directories that do not exist, and the patterns that match nothing."""
+    return [place for place in places if not glob(place) and not Path(place).exists()]
+
+
+def _no_run(places: Sequence[str], reason: str) -> UserError:
+    """The answer to places without a finished run."""
+    return UserError(
+        f"no finished run at {', '.join(places)}: {reason}. A run is finished once its manifest "
+        f"is written; start one with `python -m attnprobe +experiment=jain_adversarial`, or "
+        f"name another directory."
+    )
 
 
 def unfinished(places: Places) -> list[str]:

@@ -89,6 +89,21 @@ def read_settings(directory: Path) -> dict[str, Any]:
     return content
 
 
+def saved_run(path: Path) -> dict[str, Any]:
+    """The settings of the run that `run=PATH` names.
+
+    Raises:
+        UserError: there is none.
+    """
+    try:
+        return read_settings(path)
+    except OSError:
+        raise UserError(
+            f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory "
+            f"such as runs/testbed/lstm_additive-seed0-…"
+        ) from None
+
+
 def _name_as_today(content: Any) -> None:
     """Replace the names of older versions in settings, in place."""
     for key, value in entries(content):

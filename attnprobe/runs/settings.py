@@ -15,7 +15,7 @@ from attnprobe.data.teacher import Teacher
 from attnprobe.models.pretrained.checkpoint import CHECKPOINT_FILES
 from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.saved_settings import read_settings
+from attnprobe.results.saved_settings import saved_run
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.configuration import Configuration, Stages
 from attnprobe.runs.validation import check_saved, configured
@@ -289,13 +289,7 @@ def _refuse_beside_run(config: DictConfig, groups: Mapping[str, str]) -> None:
 
 def _saved_settings(config: DictConfig, path: Path) -> dict[str, Any]:
     """The settings that a run directory holds, their classes checked against `config.trusted`."""
-    try:
-        saved = read_settings(path)
-    except OSError:
-        raise UserError(
-            f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory "
-            f"such as {config.output}/testbed/lstm_additive-seed0-…"
-        ) from None
+    saved = saved_run(path)
     source = path / CONFIG
     trusted = config.trusted
     check_saved(saved, source, [trusted] if isinstance(trusted, str) else list(trusted or ()))

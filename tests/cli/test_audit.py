@@ -1,4 +1,5 @@
 import os
+import shlex
 import subprocess
 import sys
 
@@ -90,13 +91,12 @@ def texts(tmp_path):
 def test_a_dry_run_checks_and_prints_the_settings(texts, capsys, monkeypatch):
     monkeypatch.setattr("attnprobe.__main__.DRY_RUN", [])
     audit.audit([texts, "--text", "评论", "--label", "stars", "--dry-run"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (
-        f"settings: attnprobe run +experiment=audit data=files \"data.path='{texts}'\" "
-        "\"data.text='评论'\" data.label=stars"
-    )
-    assert lines[1].startswith("nothing was run")
-    assert len(lines) == 2
+    settings, last = capsys.readouterr().out.removeprefix("settings: ").rsplit("\n", 2)[:2]
+    assert shlex.split(settings.replace("\\\n", "")) == [
+        *("attnprobe", "run", "+experiment=audit", "data=files"),
+        *(f"data.path='{texts}'", "data.text='评论'", "data.label=stars"),
+    ]
+    assert last.startswith("nothing was run")
 
 
 @pytest.mark.parametrize(
@@ -152,17 +152,42 @@ except SystemExit as ended:
         (["{texts}", "--text", "评论", "--label", "stars", "--model", "lstn"], "lstm"),
         (["{texts}", "--text", "评论", "--lable", "stars"], "--label"),
         (["{texts}", "--text", "评论", "--label", "stars", "--minutes", "ten"], "'ten'"),
+        (["{texts}", "--text", "评论", "--label", "stars", "data.min_df=0"], "data.min_df=0"),
+        (
+            ["{texts}", "--text", "评论", "--label", "stars", "--fail-if", "erasure.wrd == no"],
+            "did you mean erasure.word?",
+        ),
     ],
 )
 def test_files_columns_settings_and_options_are_answered_before_torch_is_there(
     texts, words, answer, tmp_path
 ):
     arguments = [word.format(texts=texts) for word in words]
+    refused_lightly(["audit", *arguments], answer, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (["run", "run=nowhere"], "run=nowhere: no run of attnprobe there"),
+        (["run", "data.batch_size=-3"], "data.batch_size=-3: expected a whole number"),
+        (["report", "nowhere"], "nowhere does not exist"),
+        (["report"], "RUNS"),
+        (["compare", "nowhere", "elsewhere"], "nowhere does not exist"),
+        (["explain", "nowhere", "a text"], "nowhere does not exist"),
+    ],
+)
+def test_what_is_not_there_is_answered_before_torch_is_there(command, answer, tmp_path):
+    refused_lightly(command, answer, tmp_path)
+
+
+def refused_lightly(command, answer, folder):
+    """Check that a command ends with status 2 and this answer, and imports nothing heavy."""
     ended = subprocess.run(
-        [sys.executable, "-c", LIGHT, "audit", *arguments],
+        [sys.executable, "-c", LIGHT, *command],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         env=os.environ | safe_path(),
         check=True,
     )

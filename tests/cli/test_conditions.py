@@ -1,10 +1,11 @@
+import re
 from argparse import ArgumentTypeError
 
 import pytest
 
-from attnprobe.cli.conditions import FAILED, condition, judge
+from attnprobe.cli.conditions import FAILED, condition, judge, refuse_mistyped
 from attnprobe.core.errors import UserError
-from attnprobe.findings.lines import LINES
+from attnprobe.findings.lines import CARD, LINES
 from attnprobe.readings.registry import readings
 
 NUMBERS = {
@@ -136,6 +137,28 @@ def test_judging_names_what_holds_and_sets_the_status(capsys):
 def test_judging_says_that_no_condition_holds(capsys):
     judge([condition("accuracy < 0.5")], NUMBERS, VERDICTS)
     assert capsys.readouterr().out == "passed: none of 1 condition holds\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("agrement < 0.2", "did you mean agreement?"),
+        ("erasure.wrd != yes", "did you mean erasure.word?"),
+        ("stabilty.model == no", "did you mean stability.model?"),
+    ],
+)
+def test_a_misspelt_verdict_is_refused_before_the_work(text, answer):
+    with pytest.raises(UserError, match=re.escape(answer)):
+        refuse_mistyped([condition(text)])
+
+
+def test_no_name_of_a_claim_or_a_number_is_taken_for_a_misspelt_one():
+    names = {f"{line.criterion}.{line.level}" for line in CARD}
+    for reading in readings().values():
+        names |= {f"{claim.criterion}.{claim.name}" for claim in reading.claims}
+        for number in reading.headlines:
+            names |= {f"{reading.probe}.{number.key}", number.key}
+    refuse_mistyped([condition(f"{name} < 1") for name in sorted(names) if name.islower()])
 
 
 def test_without_conditions_nothing_is_judged():

@@ -19,13 +19,12 @@ from attnprobe.findings.labels import answers_of_labels
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.readings.reading import Column, HeatMap
 from attnprobe.readings.registry import columns_in, maps_in
+from attnprobe.report.page import MEGABYTES
 from attnprobe.results.directory import SITE, VOCABULARY, table_file
 from attnprobe.results.files import read_json
 from attnprobe.results.playground import read_playground
 from attnprobe.results.table import read_rows
 
-MEGABYTES = 60
-"""What a page may weigh; `--megabytes` on the command line."""
 BYTES_PER_VALUE = 3.5
 """What a packed weight takes of the page."""
 VALUES_PER_PIECE = 3

@@ -27,7 +27,8 @@ from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import StudyReading, find_studies
 from attnprobe.readings.registry import present
 from attnprobe.report.figures import Picture, pictures
-from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
+from attnprobe.report.page import MEGABYTES
+from attnprobe.report.page.browser import browse, playgrounds
 from attnprobe.report.page.glossary import MEANS, TERMS, explained
 from attnprobe.report.page.sections import (
     FILTERS,
