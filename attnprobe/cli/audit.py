@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnprobe.cli.conditions import add_conditions, judge, names_in
+from attnprobe.cli.conditions import add_conditions, judge, names_in, refuse_mistyped
 from attnprobe.cli.main import Parser, answering
+from attnprobe.core.printing import WIDTH
 from attnprobe.core.sanitise import quoted
 
 USAGE = """attnprobe audit FILE --text COLUMN --label COLUMN [options]
@@ -128,8 +129,10 @@ def audit(arguments: Sequence[str]) -> None:
             audit_parser().error(
                 f"{word}: expected an option of this command, or a setting NAME=VALUE"
             )
+    with answering():
+        refuse_mistyped(options.fail_if)
     overrides = overrides_of(options, settings)
-    print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
+    print(f"settings: {command_lines(overrides)}", flush=True)
     if options.archive is not None:
         with answering():
             from attnprobe.report.archive import archive_target
@@ -177,6 +180,23 @@ def carried_out(overrides: Sequence[str], settings: Sequence[str], *, dry_run: b
         hydra_command.TYPED.clear()
         hydra_command.DRY_RUN.clear()
     return None if dry_run else hydra_command.RESULTS[-1]
+
+
+def command_lines(overrides: Sequence[str]) -> str:
+    r"""The command of these settings, on several lines as a shell reads them.
+
+    >>> print(command_lines(["+experiment=audit", "data=files", "data.path=" + "a" * 40]))
+    attnprobe run +experiment=audit data=files \
+      data.path=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+    """
+    lines = ["attnprobe run"]
+    room = WIDTH - len("settings: ") - len(" \\")
+    for word in map(in_shell, overrides):
+        if len(lines[-1]) + 1 + len(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"  {word}")
+    return " \\\n".join(lines)
 
 
 def in_shell(word: str) -> str:

@@ -11,6 +11,7 @@ from io import StringIO
 from pydoc import pager
 
 from attnprobe import __version__
+from attnprobe.core.printing import WIDTH
 from attnprobe.core.sanitise import visible
 
 COMMANDS = {
@@ -30,8 +31,6 @@ COMMANDS = {
 
 `run` and `report` have command lines of their own; each other one is the function of that name in
 the module of that name here."""
-WIDTH = 80
-"""Columns of the help."""
 
 
 def _listed(name: str, about: str) -> str:

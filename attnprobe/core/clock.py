@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TextIO, TypeVar
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.printing import WIDTH
 from attnprobe.core.sanitise import visible
 
 Item = TypeVar("Item")
@@ -25,7 +26,6 @@ EVERY_SECONDS = 30.0
 """The longest time between two lines where there is no terminal."""
 LEAST_SECONDS = 10.0
 """The shortest time between two lines there, however many phases begin."""
-WIDTH = 80
 LEAST_FRACTION = 0.02
 """Share of a step that has to be done before its time left is told."""
 

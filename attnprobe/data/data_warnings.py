@@ -12,6 +12,7 @@ import numpy as np
 import regex
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.printing import tell
 from attnprobe.core.sanitise import percent, visible
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
@@ -511,4 +512,4 @@ def tell_section(name: str, section: Mapping[str, Any]) -> None:
     for line in section_lines(name, section):
         if line not in _printed:
             _printed.add(line)
-            print(line, flush=True)
+            tell(line)

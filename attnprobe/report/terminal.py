@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from attnprobe.core.printing import WIDTH
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.verdicts import Answer
@@ -23,7 +24,6 @@ from attnprobe.findings.sheet import UNPROVEN, Sheet, gauge_title
 from attnprobe.readings.registry import readings
 from attnprobe.results.pivot import RUN, class_of
 
-WIDTH = 80
 GAUGE = 41
 QUESTION = 44
 """Columns of the question before its number."""

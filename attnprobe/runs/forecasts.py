@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 
 from attnprobe.core.batch import Batch
 from attnprobe.core.clock import CLOCK
+from attnprobe.core.printing import tell
 from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import tell_section
@@ -140,11 +141,10 @@ class Forecast(Callback):
         if expected >= MIN_BYTES:
             smaller = max(1, self.batch_size // 4)
             with_smaller = fixed_bytes + bytes_per_text * smaller
-            print(
+            tell(
                 f"training takes at least {expected / 1e9:.0f} GB of memory for a step with "
                 f"{self.batch_size} of the longest texts; data.batch_size={smaller} would take "
-                f"{with_smaller / 1e9:.0f}",
-                flush=True,
+                f"{with_smaller / 1e9:.0f}"
             )
 
     def _print_time(
@@ -168,11 +168,10 @@ class Forecast(Callback):
 
         seconds = passes * len(self.split) * mean
         if seconds >= MIN_SECONDS:
-            print(
+            tell(
                 f"{activity} will take about {duration(seconds)} on this machine "
                 f"({model.device.type}): "
-                f"{len(self.split):,} texts, {GROUPS * group_size} of them timed",
-                flush=True,
+                f"{len(self.split):,} texts, {GROUPS * group_size} of them timed"
             )
 
 

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from attnprobe.core.clock import CLOCK, TimeIsUp, clock_time
 from attnprobe.core.errors import UserError, answering_disk
+from attnprobe.core.printing import tell
 from attnprobe.core.processes import IS_JOB, MEMBER
 from attnprobe.core.sanitise import quoted
 from attnprobe.findings.studies.base import (
@@ -87,7 +88,7 @@ def carry_out_study(
         with CLOCK.step("plan"):
             plan = _plan(study, directory / PLAN, overrides, compose)
         if plan.words:
-            print(f"{study.name}: {plan.words}", flush=True)
+            tell(f"{study.name}: {plan.words}")
         on_plan(plan)
         if plan.members:
             CLOCK.plan([*plan.members, plan.page])
@@ -100,10 +101,9 @@ def carry_out_study(
         if plan.members:
             CLOCK.plan([plan.page])  # members that are left out take no time
         if carried_out.left_out:
-            print(
+            tell(
                 f"{study.name}: time was up after {clock_time(CLOCK.elapsed)}; left out: "
-                f"{'; '.join(carried_out.left_out)}. The same command again goes on with them",
-                flush=True,
+                f"{'; '.join(carried_out.left_out)}. The same command again goes on with them"
             )
 
     members, asks_again = _members_content(carried_out.done, directory)
@@ -244,7 +244,7 @@ def _carry_out_here(
         for number, stage in enumerate(stages, start=1):
             for position, member in enumerate(stage, start=1):
                 title = f"{study.name}, stage {number}, run {position} of {len(stage)}"
-                print(f"{title}: {member}", flush=True)
+                tell(f"{title}: {member}")
                 _carry_out_member(member, composer, carried_out, next(expected, 0.0))
     return carried_out
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from attnprobe.core.printing import WIDTH
 from attnprobe.evidence.verdicts import Chip, Verdict
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.sheet import sheet_of
 from attnprobe.findings.track_record import errors_of
-from attnprobe.report.terminal import WIDTH, answer_lines
+from attnprobe.report.terminal import answer_lines
 from tests.findings.cards import ABOVE, card, finding, guards
 from tests.findings.counts import counts
 from tests.invented_runs import invented_run

@@ -3,13 +3,13 @@ import io
 import numpy as np
 import pytest
 
+from attnprobe.core.printing import WIDTH
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.headlines import compare, headline
 from attnprobe.findings.lines import LINES, STATES
 from attnprobe.findings.sheet import sheet_of
 from attnprobe.report.terminal import (
     GAUGE,
-    WIDTH,
     answer_lines,
     notes_of_tests,
     print_summary,

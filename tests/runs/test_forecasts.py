@@ -48,7 +48,7 @@ def forecast_of(capsys, probe, model=None, lengths=LENGTHS):
     """What is said before a model is probed."""
     forecast = Forecast(split_of(lengths), runner=ProbeRunner([probe], 0))
     forecast.on_test_start(TRAINER, model or toy_classifier())
-    return capsys.readouterr().out
+    return " ".join(capsys.readouterr().out.split())
 
 
 def copies(model):
@@ -61,7 +61,7 @@ def test_a_few_texts_tell_the_time_of_all(monkeypatch, capsys):
     random_state = torch.get_rng_state()
     assert forecast_of(capsys, Slow(monkeypatch, 0.2), model) == (
         "probing with slow will take about 14 minutes on this machine (cpu): "
-        "90 texts, 6 of them timed\n"
+        "90 texts, 6 of them timed"
     )
     assert round(0.2 * LENGTHS.sum() / 60) == 14
     assert not model.training
@@ -119,7 +119,7 @@ def training_forecast(monkeypatch, capsys):
 
     def printed(model, lengths, batch_size=4):
         Forecast(split_of(lengths), batch_size=batch_size).on_fit_start(TRAINER, model)
-        return capsys.readouterr().out
+        return " ".join(capsys.readouterr().out.split())
 
     return printed
 
@@ -130,7 +130,7 @@ def test_the_time_of_a_training_is_said_and_nothing_is_learnt(training_forecast)
     random_state = torch.get_rng_state()
     assert training_forecast(model, LENGTHS) == (
         "training for 2 epochs will take about 14 minutes on this machine (cpu): "
-        "90 texts, 24 of them timed\n"
+        "90 texts, 24 of them timed"
     )
     assert round(2 * 0.1 * LENGTHS.sum() / 60) == 14
     for weights, after in zip(before, model.parameters(), strict=True):
@@ -157,7 +157,7 @@ def test_the_longest_texts_tell_what_a_full_batch_takes(training_forecast, monke
     monkeypatch.setattr(forecasts, "saved_bytes", ten_gigabytes)
     assert training_forecast(model, lengths) == (
         "training takes at least 20 GB of memory for a step with 4 of the longest texts; "
-        "data.batch_size=1 would take 5\n"
+        "data.batch_size=1 would take 5"
     )
     assert measured_lengths == [[8, 9]]
     all_texts = training_forecast(model, lengths, batch_size=32)

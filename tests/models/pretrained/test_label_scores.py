@@ -166,7 +166,7 @@ def test_a_run_says_what_the_first_pieces_decide(tmp_path, capsys):
         assert list(example.probability) == pytest.approx(expected.tolist(), abs=1e-5)
     assert set(read_results(directory)["probe"]) >= {"permutation", "leave_one_out", "gradient"}
     # both labels begin with the same piece
-    output = capsys.readouterr().out
+    output = " ".join(capsys.readouterr().out.split())
     assert "first pieces alone decide as all do in 0 of 12 texts" in output
     library = RunDirectory(directory).manifest()["model_facts"]["library"]
     assert library["largest_difference"] < 1e-5
