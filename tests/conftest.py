@@ -7,6 +7,7 @@ which turns oneDNN off."""
 import os
 import random
 import sys
+from unittest.mock import patch
 
 # Toys are too small for threads, which on a shared machine cost more than they bring; subprocesses
 # inherit it.
@@ -61,6 +62,14 @@ def vector_library():
     torch.backends.mkldnn.enabled = False
     yield
     torch.backends.mkldnn.enabled = True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """A run syncs every file that it writes, lest a power cut takes it. No test cuts the power, and
+    the disk takes milliseconds for each. Processes that a test starts do sync."""
+    with patch.object(os, "fsync", os.fstat):  # which refuses a closed file as well
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,6 +27,8 @@ SMALL = (
     "figures=false",
 )
 SMALL_ADVERSARY = ("probe.adversarial.steps=20", "probe.adversarial.restarts=2")
+FEW_PASSES = ("probe.swaps.passes=100", "probe.swaps.most_passes=100")
+"""The fewest of each text: where effects are noise, the test on words would take 1,600."""
 
 
 def seal(directory: Path, **manifest: Any) -> None:

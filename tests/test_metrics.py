@@ -193,5 +193,6 @@ def in_process(rank, place, processes):
     distributed.destroy_process_group()
 
 
+@pytest.mark.whole
 def test_two_processes_have_the_number_of_all_batches(tmp_path):
     spawn(partial(in_process), args=(str(tmp_path / "meeting"), 2), nprocs=2)

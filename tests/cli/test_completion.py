@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -42,9 +43,8 @@ def test_bash_completes_commands_options_and_settings(words, completions, script
 def script(tmp_path_factory):
     """What `attnprobe completion bash` prints, as a file that a shell can read."""
     path = tmp_path_factory.mktemp("completion") / "attnprobe.sh"
-    program = "from attnprobe.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "completion", "bash"]
-    path.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    with path.open("w") as file, redirect_stdout(file):
+        cli.main(["completion", "bash"])
     return str(path)
 
 

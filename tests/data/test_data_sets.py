@@ -43,6 +43,7 @@ def test_every_data_set_composes_and_says_what_it_lacks(name, monkeypatch, tmp_p
             data.setup()
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @pytest.mark.parametrize(
     ("name", "vocabulary", "train", "test"),

@@ -14,6 +14,8 @@ from tests.models.test_labels import CAML, labelled
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
 NAMES = ["fever", "cough", "fracture"]
+# its model is trained, and two audits are whole ones
+pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")

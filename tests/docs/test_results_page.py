@@ -23,7 +23,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.collecting import MASSES
 from attnprobe.runs.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
-from tests.small_runs import SMALL, SMALL_ADVERSARY, composed, small_run
+from tests.small_runs import FEW_PASSES, SMALL, SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
 PROBES = sorted(
@@ -72,6 +72,7 @@ def directory(tmp_path_factory):
     settings = (
         texts,
         *SMALL_ADVERSARY,
+        *FEW_PASSES,
         "probe.erasure.wins=true",
         f"teacher={teacher}",
         "figures=true",

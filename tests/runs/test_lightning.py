@@ -35,7 +35,7 @@ from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings
 from tests.data.toys import ready
 from tests.models.pretrained import families
-from tests.small_runs import composed, small_run
+from tests.small_runs import FEW_PASSES, composed, small_run
 from tests.toys import toy_classifier
 
 PROBES = "[permutation,gradient,swaps]"
@@ -43,7 +43,7 @@ MEASURED = ["probe", "metric", "example_id", "step", "value", "site"]
 
 
 def probes():
-    return [Permutation(), Gradient(), Swaps()]
+    return [Permutation(), Gradient(), Swaps(passes=100, most_passes=100)]
 
 
 def trainer(*callbacks, **options):
@@ -67,7 +67,8 @@ def quiet_advice():
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    config = small_run(tmp_path_factory.mktemp("command"), "seed=3", probes=PROBES)
+    output = tmp_path_factory.mktemp("command")
+    config = small_run(output, "seed=3", *FEW_PASSES, probes=PROBES)
     return Settings.of(config), config
 
 

@@ -1,3 +1,4 @@
+from functools import cache
 from itertools import compress, product
 
 import pytest
@@ -76,26 +77,32 @@ def without_rationale(row):
     return rest
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_the_label_is_the_interpreters(setting):
-    for row in generate_reviews(1500, seed=5, **setting):
+@cache
+def reviews_of(number):
+    """1,500 reviews of a setting, by its number; several tests read the same."""
+    return tuple(generate_reviews(1500, seed=5, **SETTINGS[number]))
+
+
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+def test_the_label_is_the_interpreters(number):
+    for row in reviews_of(number):
         assert meaning(units(row["text"])) == row["label"], row["text"]
         assert row["tokens"] == row["text"].split()
         assert row["text"] == row["text"].lower()
         assert 6 <= len(row["tokens"]) <= 40
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_the_rationale_is_sufficient_and_nothing_is_left_without_it(setting):
-    for row in generate_reviews(1500, seed=5, **setting):
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+def test_the_rationale_is_sufficient_and_nothing_is_left_without_it(number):
+    for row in reviews_of(number):
         rationale = " ".join(compress(row["tokens"], row["rationale"]))
         assert label_of_rationale(units(rationale)) == row["label"], row["text"]
         assert meaning(units(" ".join(without_rationale(row)))) is None, row["text"]
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_each_word_of_the_rationale_is_necessary(setting):
-    for row in generate_reviews(1500, seed=5, **setting):
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+def test_each_word_of_the_rationale_is_necessary(number):
+    for row in reviews_of(number):
         needed = necessary(units(row["text"]))
         opinions = [token in POLARITY for token in row["tokens"]]
         if sum(compress(opinions, row["rationale"])) == 1:

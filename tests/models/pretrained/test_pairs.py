@@ -27,7 +27,7 @@ from tests.models.pretrained.families import (
     library_says,
     run_settings,
 )
-from tests.small_runs import composed
+from tests.small_runs import FEW_PASSES, composed
 
 pytest.importorskip("transformers")
 SECOND = ["dull people", "the music was fine and the story long", "a film of people"]
@@ -162,6 +162,7 @@ def pair_settings(output):
         premises_and_hypotheses(),
         output,
         "probe=[permutation,leave_one_out,swaps]",
+        *FEW_PASSES,
         "data.text=premise",
         header=("premise", "hypothesis", "label"),
     )

@@ -24,7 +24,7 @@ from tests.models.pretrained.families import (
     batch_of,
     prompted,
 )
-from tests.small_runs import SMALL_ADVERSARY, composed
+from tests.small_runs import FEW_PASSES, SMALL_ADVERSARY, composed
 
 transformers = pytest.importorskip("transformers")
 AUDIT = (
@@ -182,6 +182,7 @@ def audited(request, tmp_path_factory):
         "model.name=asked",
         "data.most={test: 4}",
         f"probe=[{','.join(probes)}]",
+        *FEW_PASSES,
     ]
     if probes is AUDIT:
         overrides += SMALL_ADVERSARY

@@ -22,7 +22,7 @@ from tests.models.pretrained.whole_words import (
     opened,
     tokenizer,
 )
-from tests.small_runs import composed
+from tests.small_runs import FEW_PASSES, composed
 
 transformers = pytest.importorskip("transformers")
 CHARACTERS = "model.removal=characters"
@@ -251,9 +251,8 @@ def test_a_prompt_stays_around_what_is_read_again(tmp_path):
 
 def test_a_run_reads_again_and_so_does_an_explanation(tmp_path):
     reader, plain = gpt2(tmp_path / "model")
-    settings = run_settings(
-        tmp_path / "model", ROWS, tmp_path, "probe=[leave_one_out,swaps,faithfulness]", CHARACTERS
-    )
+    probes = "probe=[leave_one_out,swaps,faithfulness]"
+    settings = run_settings(tmp_path / "model", ROWS, tmp_path, probes, *FEW_PASSES, CHARACTERS)
     directory = run(composed(*settings))
     results = read_results(directory, probe="leave_one_out")
     rows = results[results["metric"] == "leave_one_out"]

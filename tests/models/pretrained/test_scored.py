@@ -14,7 +14,7 @@ from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained import families
 from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier
-from tests.small_runs import composed
+from tests.small_runs import FEW_PASSES, composed
 from tests.toys import predict
 
 pytest.importorskip("transformers")
@@ -163,6 +163,7 @@ class Scored:
             f"data.above={self.threshold}",
             "data.most={test: 24}",
             f"probe=[{','.join(PROBES)}]",
+            *FEW_PASSES,
         ]
         if self.is_pair:
             overrides += ["data.text2=second", "data.attend_to=second"]

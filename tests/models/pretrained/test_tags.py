@@ -11,7 +11,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import WORDS, library_says, run_settings, taught
-from tests.small_runs import composed
+from tests.small_runs import FEW_PASSES, SMALL_ADVERSARY, composed
 
 pytest.importorskip("transformers")
 PROBES = [
@@ -116,6 +116,8 @@ def tagged(request, tmp_path_factory):
                 "data.token=token",
                 "data.most={test: 24}",
                 f"probe=[{','.join(PROBES)}]",
+                *SMALL_ADVERSARY,
+                *FEW_PASSES,
             )
         )
     )

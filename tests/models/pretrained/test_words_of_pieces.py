@@ -18,7 +18,7 @@ from tests.models.pretrained.whole_words import (
     opened,
     tokenizer,
 )
-from tests.small_runs import composed
+from tests.small_runs import FEW_PASSES, composed
 
 pytest.importorskip("transformers")
 
@@ -98,9 +98,8 @@ def superwords(tmp_path_factory):
     folder = tmp_path_factory.mktemp("superwords")
     reader = tokenizer(folder / "model", added=JOINED)
     plain = network(folder / "model", "Bert", vocab_size=len(reader))
-    settings = run_settings(
-        folder / "model", ROWS, folder, "probe=[permutation,leave_one_out,swaps]"
-    )
+    probes = "probe=[permutation,leave_one_out,swaps]"
+    settings = run_settings(folder / "model", ROWS, folder, probes, *FEW_PASSES)
     return run(composed(*settings)), reader, plain
 
 

@@ -2,8 +2,6 @@
 
 import importlib
 import itertools
-import subprocess
-import sys
 
 import pytest
 from hydra import compose
@@ -11,6 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 
 from attnprobe.runs.composition import composed, composing
+from tests.small_runs import command_line
 
 GRIDS = {
     "first": {"+experiment": "jain", "model": "lstm,cnn", "seed": "0,1"},
@@ -54,14 +53,8 @@ def test_hydra_may_ask_for_fewer_jobs_at_once():
     assert [len(batch) for batch in jobs_of(max_batch_size=2)] == [2, 2, 1]
 
 
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "attnprobe", *arguments], capture_output=True, text=True
-    )
-
-
-def test_a_grid_that_is_nowhere_is_named():
-    ended = command("+experiment=papers", "grids=[jain,jan]")
+def test_a_grid_that_is_nowhere_is_named(tmp_path):
+    ended = command_line(tmp_path, "+experiment=papers", "grids=[jain,jan]")
     assert ended.returncode != 0
     assert ended.stderr == (
         "attnprobe: grids=[jain,jan]: there is no jan; expected some of jain_questions, jain, "
@@ -86,7 +79,8 @@ def test_every_job_of_the_papers_composes(grid, jobs):
 
 
 def test_a_forecast_times_what_is_left_and_starts_nothing(tmp_path):
-    ended = command(
+    ended = command_line(
+        tmp_path,
         "+experiment=papers",
         "grids=[jain]",
         "launcher=forecast",
