@@ -186,13 +186,19 @@ def keep_drop(case: Case, weights: Float[Tensor, "batch seq"]) -> float:
     run = in_float32(case.subject.classifier)
     draws = Draws(case.model.draw, "keep_drop")
     differences = []
+    pairs = PASSES // 2
     for row, decision in enumerate(case.subject.outputs.logits.argmax(-1).tolist()):
         text = case.subject.batch.rows(slice(row, row + 1))
-        swapper = Swapper(run, text.cut(int(text.mask.sum())), case.filler)
-        is_top = top_words(weights[row, text.content[0]], PASSES // 2)
-        filler = swapper.draw_filler(PASSES // 2, draws.generator(int(text.example_id)))
-        logits = swapper.logits(torch.cat([is_top, ~is_top]), torch.cat([filler, filler]))
-        with_top, without_top = logits.softmax(-1)[:, decision].chunk(2)
+        tokens = int(text.mask.sum())
+        swapper = Swapper(run, text.cut(tokens), case.filler)
+        is_top = top_words(weights[row, text.content[0]], pairs)
+        generator = draws.generator(int(text.example_id))
+        filler = swapper.draw_filler(pairs, generator)
+
+        kept = torch.cat([is_top, ~is_top])
+        logits = swapper.logits(kept, torch.cat([filler, filler]))
+        probability = logits.softmax(-1)[:, decision]
+        with_top, without_top = probability.chunk(2)
         differences.append(float((with_top - without_top).mean()))
     return float(np.mean(differences))
 

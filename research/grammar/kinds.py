@@ -57,8 +57,10 @@ def shuffled(draw: Random, slots: Slots) -> Slots:
 def kept_in_order(draw: Random, cues: Sequence[Cue], slots: int) -> Slots:
     """The cues in their order, in some of so many slots."""
     chosen = sorted(draw.sample(range(slots), len(cues)))
-    cue_in = dict(zip(chosen, cues, strict=True))
-    return [cue_in.get(slot) for slot in range(slots)]
+    filled: Slots = [None] * slots
+    for slot, cue in zip(chosen, cues, strict=True):
+        filled[slot] = cue
+    return filled
 
 
 # Words of the class
@@ -83,16 +85,20 @@ def lexicon(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
 def halves(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """Four classes: each of two words has a half of the answer, so both decide."""
+    first_half, second_half = divmod(label, 2)
     return [
-        drawn_cue(spec, draw, f"first{label // 2}"),
-        drawn_cue(spec, draw, f"second{label % 2}"),
+        drawn_cue(spec, draw, f"first{first_half}"),
+        drawn_cue(spec, draw, f"second{second_half}"),
     ]
 
 
 def exclusion(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """A word against every class but one, which is the answer: all of them decide."""
-    against = [each for each in range(spec.classes) if each != label]
-    return shuffled(draw, [drawn_cue(spec, draw, f"no{each}") for each in against])
+    cues: Slots = []
+    for excluded in range(spec.classes):
+        if excluded != label:
+            cues.append(drawn_cue(spec, draw, f"no{excluded}"))
+    return shuffled(draw, cues)
 
 
 # Classes that are known by what is missing
@@ -144,7 +150,8 @@ def place(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """
     classes = random_classes(spec, draw, spec.cues - 1)
     decisive = drawn_cue(spec, draw, f"cue{label}")
-    return [decisive, *(drawn_cue(spec, draw, f"cue{each}", decides=False) for each in classes)]
+    overridden = [drawn_cue(spec, draw, f"cue{each}", decides=False) for each in classes]
+    return [decisive, *overridden]
 
 
 def recency(spec: RuleSpec, draw: Random, label: int) -> Slots:
@@ -194,13 +201,14 @@ def conditional(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
     The condition decides since the other condition makes the other cue count.
     """
+    sides = ("left", "right")
     counted = draw.randrange(2)
     classes = random_classes(spec, draw, 2)
     classes[counted] = label
-    slots: Slots = [drawn_cue(spec, draw, ("ifleft", "ifright")[counted])]
-    for side, cue_class in enumerate(classes):
-        stem = f"{('left', 'right')[side]}{cue_class}"
-        slots.append(drawn_cue(spec, draw, stem, decides=side == counted))
+    slots: Slots = [drawn_cue(spec, draw, f"if{sides[counted]}")]
+    for number, side in enumerate(sides):
+        stem = f"{side}{classes[number]}"
+        slots.append(drawn_cue(spec, draw, stem, decides=number == counted))
     return shuffled(draw, slots)
 
 
@@ -212,7 +220,10 @@ def doubt(spec: RuleSpec, draw: Random, label: int) -> Slots:
     doubted = drawn_cue(spec, draw, f"cue{1 - label}", decides=False)
     counted = drawn_cue(spec, draw, f"cue{label}")
     maybe = Cue("maybe")
-    return [maybe, doubted, counted] if draw.randrange(2) else [counted, maybe, doubted]
+    doubt_comes_first = draw.randrange(2)
+    if doubt_comes_first:
+        return [maybe, doubted, counted]
+    return [counted, maybe, doubted]
 
 
 # Several cues together
@@ -250,16 +261,18 @@ def concession(spec: RuleSpec, draw: Random, label: int) -> Slots:
     then the strong cue decides and the weak ones are overridden.
     """
     most = spec.cues - 1
-    conceded = draw.random() < spec.share
+    weak_decide = draw.random() < spec.share
     fewer = draw.randint(1, most - 1)
-    weak_class = label if conceded else 1 - label
+    count = most if weak_decide else fewer
+    weak_class = label if weak_decide else 1 - label
     strong_class = 1 - weak_class
-    count = most if conceded else fewer
-    weak: Slots = [
-        drawn_cue(spec, draw, f"weak{weak_class}", decides=conceded) for _ in range(count)
-    ]
-    strong = drawn_cue(spec, draw, f"strong{strong_class}", decides=not conceded)
-    return shuffled(draw, [*weak, *[None] * (most - count), strong])
+
+    weak: Slots = []
+    for _ in range(count):
+        weak.append(drawn_cue(spec, draw, f"weak{weak_class}", decides=weak_decide))
+    missing = [None] * (most - count)
+    strong = drawn_cue(spec, draw, f"strong{strong_class}", decides=not weak_decide)
+    return shuffled(draw, [*weak, *missing, strong])
 
 
 def parity(spec: RuleSpec, draw: Random, label: int) -> Slots:
@@ -267,8 +280,9 @@ def parity(spec: RuleSpec, draw: Random, label: int) -> Slots:
 
     All of them decide: with any of them missing the label is the other one.
     """
-    numbers = [number for number in range(1, spec.cues + 1) if number % 2 == label]
-    marks = [drawn_cue(spec, draw, "mark") for _ in range(draw.choice(numbers))]
+    counts = [count for count in range(1, spec.cues + 1) if count % 2 == label]
+    count = draw.choice(counts)
+    marks = [drawn_cue(spec, draw, "mark") for _ in range(count)]
     return kept_in_order(draw, marks, spec.cues)
 
 
@@ -276,7 +290,9 @@ def exclusive_or(spec: RuleSpec, draw: Random, label: int) -> Slots:
     """A left and a right cue; whether they are of two kinds decides, so both of them do."""
     left_kind = draw.randrange(2)
     right_kind = left_kind ^ label
-    return [drawn_cue(spec, draw, f"left{left_kind}"), drawn_cue(spec, draw, f"right{right_kind}")]
+    left = drawn_cue(spec, draw, f"left{left_kind}")
+    right = drawn_cue(spec, draw, f"right{right_kind}")
+    return [left, right]
 
 
 def order(spec: RuleSpec, draw: Random, label: int) -> Slots:

@@ -134,30 +134,28 @@ def written(spec: RuleSpec, key: str, label: int, count: int) -> Text:
         label: of the text.
         count: words, but for those around.
     """
-    slots = KINDS[spec.kind].cues_of(spec, Random(f"{key}:cues"), label)
-    places = places_of(spec, Random(f"{key}:places"), count, len(slots))
-    cue_at = {}
-    for place, cue in zip(places, slots, strict=True):
-        if cue is not None:
-            cue_at[place] = cue
-
     words = filler(Random(f"{key}:filler"), count)
     if spec.surroundings == "common":
         words[::3] = [COMMON] * len(words[::3])
-    for place, cue in cue_at.items():
-        words[place] = cue.word
 
     before, after = AROUND.get(spec.surroundings, ((), ()))
     shift = len(before)
-    deciding = {place + shift for place, cue in cue_at.items() if cue.decides}
-    region = region_of(spec, count)
-    has_region = len(region) < count
-    return Text(
-        words=[*before, *words, *after],
-        deciding=deciding,
-        overridden={place + shift for place, cue in cue_at.items() if not cue.decides},
-        region={place + shift for place in region} - deciding if has_region else set(),
-    )
+    deciding: set[int] = set()
+    overridden: set[int] = set()
+    slots = KINDS[spec.kind].cues_of(spec, Random(f"{key}:cues"), label)
+    places = places_of(spec, Random(f"{key}:places"), count, len(slots))
+    for place, cue in zip(places, slots, strict=True):
+        if cue is None:
+            continue
+        words[place] = cue.word
+        places_of_kind = deciding if cue.decides else overridden
+        places_of_kind.add(place + shift)
+
+    cue_region = region_of(spec, count)
+    region: set[int] = set()
+    if len(cue_region) < count:
+        region = {place + shift for place in cue_region} - deciding
+    return Text([*before, *words, *after], deciding, overridden, region)
 
 
 def filler(draw: Random, count: int) -> list[str]:

@@ -1,7 +1,9 @@
 """Training one model, and reading what was kept of it."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +59,17 @@ def trained(
 
     draw = np.random.default_rng(seed)
     best_accuracy = -1.0
+    best_epoch = 0
     best_weights = model.state_dict()
-    epochs_since = 0
     for epoch in range(epochs):
         train_epoch(model, optimizer, data, draw)
         accuracy = validation_accuracy(model.eval(), data)
-        epochs_since += 1
         if accuracy > best_accuracy:
             best_accuracy = accuracy
-            best_weights = {name: weight.clone() for name, weight in model.state_dict().items()}
-            epochs_since = 0
-        if epochs_since >= patience or (accuracy >= GOOD and epoch >= 2):
+            best_epoch = epoch
+            best_weights = deepcopy(model.state_dict())
+        is_good = accuracy >= GOOD and epoch >= 2
+        if is_good or epoch - best_epoch >= patience:
             break
     model.load_state_dict(best_weights)
     return data, model.eval().to(model.precision)
@@ -83,9 +85,11 @@ def train_epoch(
     assert model.recipe is not None
     model.train()
     texts = data.splits["train"]
-    for rows in np.array_split(draw.permutation(len(texts)), -(-len(texts) // 32)):
+    order = draw.permutation(len(texts))
+    for rows in np.array_split(order, math.ceil(len(texts) / 32)):
         batch = texts[rows.tolist()]
-        outputs = model(model.recipe.objective.given(model, batch))
+        given = model.recipe.objective.given(model, batch)
+        outputs = model(given)
         loss = model.losses(outputs, batch)["loss"].mean()
         optimizer.zero_grad()
         loss.backward()

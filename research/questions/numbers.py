@@ -95,9 +95,13 @@ def quantities_of_run(run: Path) -> dict[str, Float[np.ndarray, "texts 2"]]:
             continue
         metrics = [table[metric] for metric in quantity.metrics]
         above, below = quantity.parts(*metrics)
-        parts = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
-        if name == "state" and parts["below"].sum() < ALL_KNOW * table[BEST_STATE].sum():
-            continue
+        parts = pd.DataFrame({"above": above, "below": below})
+        parts = parts.where(above.notna(), 0.0)
+        if name == "state":
+            room = parts["below"].sum()
+            most_known = table[BEST_STATE].sum()
+            if room < ALL_KNOW * most_known:
+                continue
         quantities[name] = parts.to_numpy(np.float64)
     return quantities
 

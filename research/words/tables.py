@@ -60,16 +60,24 @@ def curve_table(answers: pd.DataFrame) -> pd.DataFrame:
         group = solved[solved["rightness"].between(low, high, inclusive="left")]
         if group.empty:
             continue
-        name = f"{low:g} to {high:g}"
-        if np.isinf(low):
-            name = f"below {high:g}"
-        elif np.isinf(high):
-            name = f"{low:g} and more"
-        counts = [int((group["answer"] == answer).sum()) for answer in ANSWERS]
         yes = rate(group)
-        over_rules = percent(yes.over_models.value, yes.over_rules.low, yes.over_rules.high)
-        rows.append((name, len(group), *counts, over_rules))
+        row: dict[str, object] = {"rightness": name_of_bin(low, high), "models": len(group)}
+        for answer in ANSWERS:
+            row[answer] = int((group["answer"] == answer).sum())
+        row["yes, interval over rules"] = percent(
+            yes.over_models.value, yes.over_rules.low, yes.over_rules.high
+        )
+        rows.append(row)
     return pd.DataFrame(rows, columns=["rightness", "models", *ANSWERS, "yes, interval over rules"])
+
+
+def name_of_bin(low: float, high: float) -> str:
+    """An interval of rightness in words; either end may be infinite."""
+    if np.isinf(low):
+        return f"below {high:g}"
+    if np.isinf(high):
+        return f"{low:g} and more"
+    return f"{low:g} to {high:g}"
 
 
 def numbers_table(answers: pd.DataFrame) -> pd.DataFrame:
@@ -116,14 +124,16 @@ def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
     claims = claims.drop_duplicates("claim").sort_values(["criterion", "level"], kind="stable")
     rows = []
     for row in claims.itertuples():
-        claim_answers = answers_to(str(row.claim), answers)
-        right = claim_answers[claim_answers["truth"] == "right"]
-        wrong = claim_answers[claim_answers["truth"] == "wrong"]
-        cells = [NONE if group.empty else rate(group).words for group in (right, wrong)]
         name = str(row.claim).replace("_", " ")
-        if row.primary:
-            name = f"**{name}**"
-        rows.append((f"{row.criterion}, {row.level}", name, *cells))
+        cells = {
+            "question": f"{row.criterion}, {row.level}",
+            "claim": f"**{name}**" if row.primary else name,
+        }
+        claim_answers = answers_to(str(row.claim), answers)
+        for truth in DECIDED:
+            group = claim_answers[claim_answers["truth"] == truth]
+            cells[f"yes on {truth}"] = NONE if group.empty else rate(group).words
+        rows.append(cells)
     return pd.DataFrame(rows, columns=["question", "claim", "yes on right", "yes on wrong"])
 
 
