@@ -18,7 +18,7 @@ audit: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-# the inner loop: no training, no process, no browser, no figures
+# the inner loop: no training, no process, no browser, no figures, no campaign of thousands of cases
 test-fast: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not whole"
 

@@ -33,6 +33,8 @@ CLAIMS = [
     if claim.name not in ABOUT_LABELS
 ]
 NAMES = [f"{probe}-{claim.name}" for probe, claim in CLAIMS]
+# a campaign: some 2,300 tables are put to their claims
+pytestmark = pytest.mark.whole
 
 
 def levels_of(probe, names):
