@@ -192,8 +192,9 @@ class Batch:
         """
         is_new = torch.ones_like(self.ids[:, 0], dtype=torch.bool)
         is_new[1:] = (self.ids[1:] != self.ids[:-1]).any(1)
-        if self.sentence is not None:
-            is_new[1:] |= (self.sentence[1:] != self.sentence[:-1]).any(1)
+        for column in (self.sentence, self.pieces, self.piece_word):
+            if column is not None:
+                is_new[1:] |= (column[1:] != column[:-1]).any(1)
         return self.rows(is_new), is_new.cumsum(0) - 1
 
     def without(self, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> "Batch":
@@ -209,9 +210,41 @@ class Batch:
         def remove_token(axis: Axis, tensor: Tensor) -> Tensor:
             return tensor.gather(1, source) if axis is Axis.TOKENS else tensor
 
+        texts = self.rows(example)
         # what a teacher said of the whole text is not what it would say of a shortened one
-        untaught = replace(self, teacher_attention=None, teacher_probability=None)
-        return untaught.rows(example).changed(remove_token)
+        shorter = replace(texts, teacher_attention=None, teacher_probability=None)
+        is_removed = torch.zeros_like(texts.mask).scatter(1, position.unsqueeze(1), True)
+        return shorter.changed(remove_token).with_pieces_of(texts, is_removed)
+
+    def with_pieces_of(self, texts: "Batch", gone: Bool[Tensor, "batch tokens"]) -> "Batch":
+        """This batch, which lacks some tokens of `texts`, without the pieces of those.
+
+        The other pieces move up, and padding fills the end.
+
+        Args:
+            texts: the batch that still has them.
+            gone: its tokens that this one lacks.
+        """
+        if texts.pieces is None or texts.piece_word is None or texts.piece_kind is None:
+            return self
+        word = texts.piece_word
+        is_gone = texts.parts_of(gone)
+        order = is_gone.long().argsort(dim=1, stable=True)
+        is_end = is_gone.gather(1, order)
+        gone_before = gone.long().cumsum(-1).gather(1, word.clamp(min=0))
+        moved = word - torch.where(word >= 0, gone_before, 0)
+        return replace(
+            self,
+            pieces=texts.pieces.gather(1, order).masked_fill(is_end, 0),
+            piece_word=moved.gather(1, order).masked_fill(is_end, -2),
+            piece_kind=texts.piece_kind.gather(1, order).masked_fill(is_end, 0),
+        )
+
+    def parts_of(self, words: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch parts"]:
+        """Which parts, tokens or pieces, are of these words."""
+        if self.piece_word is None:
+            return words
+        return words.gather(1, self.piece_word.clamp(min=0)) & (self.piece_word >= 0)
 
     def cut(self, width: int) -> "Batch":
         """The first tokens of every text, and its pieces without what is padding in all texts.

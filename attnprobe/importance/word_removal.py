@@ -47,7 +47,7 @@ def refuse_mask(
     Raises:
         UserError: `mask` is asked for, and there is no mask token.
     """
-    if "mask" in operators and getattr(classifier, "mask", 0) is None:
+    if "mask" in operators and classifier.mask is None:
         *alternatives, last = (operator for operator in known if operator != "mask")
         raise UserError(
             f"probe.{probe}.operators: mask: this model's tokenizer has no mask token; take "
@@ -78,36 +78,12 @@ def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
     )
     sentence = None if shorter.sentence is None else shorter.sentence.masked_fill(padding, -1)
     return replace(
-        without_pieces(shorter, batch, gone),
+        shorter.with_pieces_of(batch, gone),
         ids=shorter.ids.masked_fill(padding, PADDING),
         mask=shorter.mask & ~padding,
         content=shorter.content & ~padding,
         sentence=sentence,
     ).cut(int(count.max()))
-
-
-def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-    """The same with the pieces of these words gone as well, the others moved up."""
-    if batch.pieces is None or batch.piece_word is None or batch.piece_kind is None:
-        return shorter
-    word = batch.piece_word
-    removed = _parts_of(batch, gone)
-    order = removed.long().argsort(dim=1, stable=True)
-    filled = removed.gather(1, order)
-    moved = word - torch.where(word >= 0, gone.long().cumsum(-1).gather(1, word.clamp(min=0)), 0)
-    return replace(
-        shorter,
-        pieces=batch.pieces.gather(1, order).masked_fill(filled, 0),
-        piece_word=moved.gather(1, order).masked_fill(filled, -2),
-        piece_kind=batch.piece_kind.gather(1, order).masked_fill(filled, 0),
-    )
-
-
-def _parts_of(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch parts"]:
-    """Which parts, tokens or pieces, are of words that are gone."""
-    if batch.piece_word is None:
-        return gone
-    return gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
 
 
 def known_texts(subject: Subject) -> KnownTexts:
@@ -170,7 +146,7 @@ def _read_without(
     # read together: texts of about the same length
     lengths = batch.lengths[example[unread]]
     if operator == "delete":
-        lengths = lengths - _parts_of(batch.rows(example[unread]), texts[unread]).sum(1)
+        lengths = lengths - batch.rows(example[unread]).parts_of(texts[unread]).sum(1)
     groups = short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE)
     for group in CLOCK.track(groups, "words removed", "batches"):
         places = [unread[number] for number in group]
@@ -195,7 +171,7 @@ def outputs_without(
     words = (model.word_of(batch) >= 0).unsqueeze(-1)
     mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
     replacement = mean if operator == "mean" else torch.zeros_like(mean)
-    parts = _parts_of(batch, gone).unsqueeze(-1)
+    parts = batch.parts_of(gone).unsqueeze(-1)
     return model.outputs_from(batch, torch.where(parts, replacement, inputs))
 
 

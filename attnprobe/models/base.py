@@ -96,6 +96,8 @@ class Model(nn.Module, metaclass=Checked):
         tags: it labels every word, and predicts the class of one queried word per text.
         removal: how `without` takes a word away: `delete`, or `mask` where a mask is put in its
             place.
+        mask: the number of the word, or of the piece where it reads pieces, that stands for a
+            masked one; None: its tokenizer has none.
         halving: what splits a batch that does not fit into memory.
     """
 
@@ -110,6 +112,7 @@ class Model(nn.Module, metaclass=Checked):
     is_summed: bool = False
     tags: bool = False
     removal: str = "delete"
+    mask: int | None = UNKNOWN
     halving: Halving
 
     at_sites: Callable[[Batch], Iterator[AtSite]]
@@ -267,7 +270,7 @@ class Model(nn.Module, metaclass=Checked):
         example: Int[Tensor, "texts"],
         position: Int[Tensor, "texts"],
     ) -> Batch:
-        """The texts of `example`, each without its token at `position`."""
+        """The texts of `example`, each without its token at `position`, and that token's pieces."""
         return batch.without(example, position)
 
     def reread(self, batch: Batch) -> Batch:
@@ -278,8 +281,20 @@ class Model(nn.Module, metaclass=Checked):
         return batch
 
     def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
-        """Put the model's mask in place of these words: the unknown word, or a mask token."""
-        return replace(batch, ids=batch.ids.masked_fill(words, UNKNOWN))
+        """Put the model's mask in place of these words, or of each of their pieces.
+
+        Raises:
+            UserError: the model's tokenizer has no mask token.
+        """
+        if self.mask is None:
+            raise UserError(
+                "this model's tokenizer has no mask token, which training=masked and the operator "
+                "mask put in a word's place: take another training, and operators without mask"
+            )
+        if batch.pieces is None:
+            return replace(batch, ids=batch.ids.masked_fill(words, self.mask))
+        pieces = batch.pieces.masked_fill(batch.parts_of(words), self.mask)
+        return replace(batch, pieces=pieces)
 
     def stages(self) -> dict[str, list[str]]:
         """Names of parameters by the part that they belong to, parts from the output down."""

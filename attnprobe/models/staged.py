@@ -171,6 +171,7 @@ class StagedModel(TrainedModel):
         super().__init__(max(2, len(module.class_names)), module.task, None, None)
         self.module = module
         self.precision = module.precision
+        self.mask = module.padding if module.unknown is None else module.unknown
         self.has_markers = True
         # its own flag alone: whether the module trains is its trainer's affair
         self.training = False
@@ -236,11 +237,6 @@ class StagedModel(TrainedModel):
         return replace(
             readout, position_logits=position_logits, decode=None, unattended=bias, activations=0
         )
-
-    def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
-        """Put the module's mask in place of these words."""
-        unknown = self.module.padding if self.module.unknown is None else self.module.unknown
-        return replace(batch, ids=batch.ids.masked_fill(words, unknown))
 
     @torch.no_grad()
     def _linear_parts(

@@ -24,7 +24,6 @@ from attnprobe.importance.plausibility import (
     mass_inside,
     precision_at_size,
 )
-from attnprobe.importance.word_removal import without_pieces
 from attnprobe.measures import kendall_tau, normalised, total_variation
 from attnprobe.models.base import Model
 from attnprobe.probes.base import LINEAR, Measurement, Probe, Subject
@@ -270,7 +269,7 @@ def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
     )
     mask = stays.gather(1, order)
     ids: Int[Tensor, "batch tokens"] = moved.ids.masked_fill(~mask, PADDING)
-    moved = without_pieces(moved, batch, batch.mask & ~stays)
+    moved = moved.with_pieces_of(batch, batch.mask & ~stays)
     return replace(moved, ids=ids, mask=mask, content=moved.content & mask)
 
 

@@ -1020,26 +1020,11 @@ class PretrainedClassifier(TrainedModel):
 
         By `removal` the pieces of the word are gone, or masked, or what is left is read again.
         """
-        texts = batch.rows(example)
-        assert texts.pieces is not None
-        assert texts.piece_word is not None
-        assert texts.piece_kind is not None
         if self.removal == "mask":
             # the word stays, so that nothing moves
+            texts = batch.rows(example)
             return self.masked(texts, F.one_hot(position, texts.ids.shape[1]).bool())
-
-        is_removed = texts.piece_word == position.unsqueeze(1)
-        # all other pieces move up, in their order, and padding fills the end
-        order = is_removed.long().argsort(dim=1, stable=True)
-        is_end = is_removed.gather(1, order)
-        word = texts.piece_word - (texts.piece_word > position.unsqueeze(1)).long()
-        shorter = replace(
-            batch.without(example, position),
-            pieces=texts.pieces.gather(1, order).masked_fill(is_end, 0),
-            piece_word=word.gather(1, order).masked_fill(is_end, -2),
-            piece_kind=texts.piece_kind.gather(1, order).masked_fill(is_end, 0),
-        )
-        return self.reread(shorter)
+        return self.reread(batch.without(example, position))
 
     def reread(self, batch: Batch) -> Batch:
         """The texts that are left where words were removed, read by the tokenizer again.
@@ -1049,19 +1034,6 @@ class PretrainedClassifier(TrainedModel):
         if self.removal != "characters":
             return batch
         return reread(batch, self.reader)
-
-    def masked(self, batch: Batch, words: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the tokenizer's mask token in place of every piece of these words."""
-        if self.mask is None:
-            raise UserError(
-                f"model.path={self.path}: its tokenizer has no mask token, which training=masked "
-                f"and the operator mask put in a word's place: take another training, and "
-                f"operators without mask"
-            )
-        assert batch.pieces is not None
-        assert batch.piece_word is not None
-        is_masked = words.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
-        return replace(batch, pieces=batch.pieces.masked_fill(is_masked, self.mask))
 
     def stages(self) -> dict[str, list[str]]:
         """Names of parameters by their part, from the output down.
