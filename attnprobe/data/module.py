@@ -176,17 +176,7 @@ class TextDataModule(metaclass=Hooked):
         """Put the pieces that a pretrained model reads into every batch.
 
         Words without any piece are left out, and counted.
-
-        Raises:
-            UserError: the data ask questions, which no pretrained model reads.
         """
-        question = self.settings.question
-        if question is not None:
-            raise UserError(
-                f"data.question={question}: that is for models that answer questions (task=qa). A "
-                f"pretrained model reads a second text as one of a pair: data.question=null "
-                f"data.text2={question}"
-            )
         for split, part in self.splits.items():
             self.splits[split], facts = with_pieces(part, reader)
             self.counts[split] |= facts

@@ -269,15 +269,17 @@ class Reader:
         tokens, sentence = self.rules.read(text)
         if not tokens:
             raise RowLeftOut("text is empty")
+        passages = None
+        if self.verbatim and "text2" not in cells:
+            passages = Passages((self.rules.passage(text, tokens),))
         if "question" in cells:
             question = question_words(
                 str(cells["question"]), self.columns.question_kind, self.rules
             )
             if not question:
                 raise RowLeftOut("question is empty")
-            return _Words(tokens, sentence, question)
+            return _Words(tokens, sentence, question, passages=passages)
         if "text2" not in cells:
-            passages = Passages((self.rules.passage(text, tokens),)) if self.verbatim else None
             return _Words(tokens, sentence, passages=passages)
 
         second_text = self.checked(cells["text2"], where, "text2")

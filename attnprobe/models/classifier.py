@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,7 +25,7 @@ from attnprobe.models.decoders import Decoder, LinearDecoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.linearised_layers import Block, Linearised, Stage, pooling
 from attnprobe.models.recipe import Recipe
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.trained import TrainedModel, without_decay_of_vectors
 from attnprobe.models.transformer import PooledRowDecoder, TransformerEncoder
 
 
@@ -34,7 +35,8 @@ class AttentionClassifier(TrainedModel):
     Args:
         embeddings: initial word vectors `[vocabulary, embed]`; row 0 is padding and stays zero.
         encoder: input_size → TextEncoder (of tokens, or of sentences:
-            attnprobe.models.hierarchical).
+            attnprobe.models.hierarchical). One that reads pieces has vectors of its own, and
+            `embeddings` are the questions' alone.
         attention: hidden_size, query_size → Attention.
         decoder: hidden_size, classes, query_size, exclusive → Decoder.
         classes: see `TrainedModel`.
@@ -67,8 +69,12 @@ class AttentionClassifier(TrainedModel):
         super().__init__(classes, task, class_weight, recipe)
         input_size = embeddings.shape[1]
 
-        self.embedding = trainable_embedding(embeddings)
         self.encoder = build("model.encoder", encoder, input_size=input_size)
+        self.reader = self.encoder.reader
+        if self.reader is None:
+            self.embedding = trainable_embedding(embeddings)
+        self.mask = self.encoder.mask
+        self.precision = self.encoder.precision
         self.unit = self.encoder.unit
         self.has_layers = isinstance(self.encoder, TransformerEncoder)
 
@@ -107,8 +113,21 @@ class AttentionClassifier(TrainedModel):
             exclusive=task is Task.SINGLE_LABEL,
         )
 
-    def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
-        """Look up the word vectors of a batch; padding is zero."""
+    def prepare(self, batch: Batch) -> None:
+        """Refuse texts that the encoder cannot read."""
+        self.encoder.check(batch)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """As of any model; a pretrained one has no weight decay on biases and scales."""
+        groups = super().parameter_groups()
+        if not self.encoder.pretrained:
+            return groups
+        return [part for group in groups for part in without_decay_of_vectors(group)]
+
+    def inputs(self, batch: Batch) -> Float[Tensor, "batch parts embed"]:
+        """Look up the vectors of a batch's words, or of their pieces; of words, padding is zero."""
+        if self.reader is not None:
+            return self.encoder.inputs(batch)
         return self.embedding(batch.ids)
 
     def query(
@@ -185,7 +204,7 @@ class AttentionClassifier(TrainedModel):
     def outputs_from(
         self,
         batch: Batch,
-        inputs: Float[Tensor, "batch tokens embed"] | None = None,
+        inputs: Float[Tensor, "batch parts embed"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
         """Encode, attend, decode; see `Model.outputs_from`."""
@@ -212,11 +231,13 @@ class AttentionClassifier(TrainedModel):
             word_attention = word_attention[text]
         return hidden[text], content[text], word_attention
 
-    def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch tokens"], Outputs]:
+    def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch parts"], Outputs]:
         """Run the model on scaled word vectors; see `Model.scaled`.
 
         Each distinct word is looked up once.
         """
+        if self.reader is not None:
+            return super().scaled(batch)
         words, word_of_token = batch.ids.unique(return_inverse=True)
         vectors = self.embedding(words).detach()
         scale = torch.ones_like(word_of_token, dtype=vectors.dtype).requires_grad_()
@@ -227,6 +248,8 @@ class AttentionClassifier(TrainedModel):
 
     def outputs_of_repeated_words(self, batch: Batch) -> Outputs:
         """As `forward`, with each distinct word looked up once; see the base class."""
+        if self.reader is not None:
+            return self(batch)
         words, word_of_token = batch.ids.unique(return_inverse=True)
         hidden, content, word_attention = self.encoder.states_of_words(
             self.embedding(words), word_of_token, batch

@@ -1,6 +1,6 @@
 """Encoders: word vectors → one hidden state per position."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Count, Dropout, Size
+from attnprobe.data.pieces import PieceReader
+from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.models.base import Unit
 from attnprobe.models.recurrence import bidirectional_states
 
@@ -32,6 +34,10 @@ class TextEncoder(nn.Module, metaclass=Checked):
         size: features of a state.
         unit: whether there is a state per token, or per sentence.
         asks: the first state is the attention's query, where no question is asked.
+        pretrained: its weights are those of a checkpoint, and it takes `offline`.
+        reader: cuts words into pieces, where it reads these; it then has `inputs` of its own.
+        mask: the word, or the piece, that stands for a masked one; None: its tokenizer has none.
+        precision: what it is examined in.
     """
 
     settings_place: ClassVar[str] = "model.encoder"
@@ -39,6 +45,20 @@ class TextEncoder(nn.Module, metaclass=Checked):
     size: int
     unit: ClassVar[Unit] = Unit.WORD
     asks: bool = False
+    pretrained: ClassVar[bool] = False
+    reader: PieceReader | None = None
+    mask: int | None = UNKNOWN
+    precision: torch.dtype = torch.float64
+
+    inputs: Callable[[Batch], Float[Tensor, "batch pieces embed"]]
+    """The vectors of a batch's pieces; only with a `reader`."""
+
+    def check(self, batch: Batch) -> None:
+        """Called before anything is trained, with a few texts.
+
+        Raises:
+            UserError: it cannot read them.
+        """
 
     def states(
         self,
@@ -52,7 +72,7 @@ class TextEncoder(nn.Module, metaclass=Checked):
         """Encode a batch.
 
         Args:
-            embeddings: word vectors of its texts.
+            embeddings: vectors of its texts' words, or of their pieces.
             batch: the texts.
 
         Returns:

@@ -1,6 +1,6 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -223,6 +223,16 @@ class TrainedModel(Model, LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "monitor": "validation/selection"},
         }
+
+
+def without_decay_of_vectors(group: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Two groups of parameters for one: matrices as it says, and vectors without weight decay.
+
+    Vectors are biases, and the scales of normalisations.
+    """
+    matrices = [parameter for parameter in group["params"] if parameter.ndim > 1]
+    vectors = [parameter for parameter in group["params"] if parameter.ndim <= 1]
+    return [{**group, "params": matrices}, {**group, "params": vectors, "weight_decay": 0.0}]
 
 
 def check_recipe(recipe: Recipe, task: Task) -> None:

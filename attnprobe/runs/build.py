@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance, built_in
 from attnprobe.models.classifier import AttentionClassifier
@@ -38,6 +39,8 @@ def untrained(parts: Configuration, data: TextDataModule) -> TrainedModel:
         classifier = parts.model(
             class_names=list(data.classes), trains=parts.training.epochs > 0, **facts
         )
+        if classifier.reader is not None:
+            refuse_question(data.settings.question)
         data.take_classes(classifier.class_names, classifier.matched)
 
     classifier.look_at(data)
@@ -46,6 +49,16 @@ def untrained(parts: Configuration, data: TextDataModule) -> TrainedModel:
         with torch.random.fork_rng(devices=[]):
             classifier.recipe.objective.given(classifier, data.splits["test"].sample())
     return classifier
+
+
+def refuse_question(question: str | None) -> None:
+    """Refuse data that ask questions, which no sequence classifier of a library reads."""
+    if question is not None:
+        raise UserError(
+            f"data.question={question}: that is for models that answer questions (task=qa, "
+            f"task=labels). A pretrained model reads a second text as one of a pair: "
+            f"data.question=null data.text2={question}"
+        )
 
 
 def construct(stages: Stages, embeddings: torch.Tensor, **facts: Any) -> AttentionClassifier:

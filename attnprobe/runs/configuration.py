@@ -45,6 +45,7 @@ class Stages(Section):
         name: what the model is called in tables and paths.
         question_encoder: reads a question, where the data ask one.
         attention_name: part of the default name.
+        path: of the checkpoint that a pretrained encoder is read from.
         width: what the stages' sizes refer to.
         patience: epochs that training=serrano waits for this model.
     """
@@ -57,6 +58,7 @@ class Stages(Section):
     decoder: Callable[..., Decoder]
     question_encoder: Callable[..., Encoder] | None = None
     attention_name: str | None = None
+    path: str | None = None
     width: Size | None = None
     patience: Count | None = None
 

@@ -1,7 +1,7 @@
 """A finished run loaded again: its classifier, its text pipeline, and explanations of new text."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
+from attnprobe.core.settings import defer
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.exact import smallest_flipping_set
@@ -311,8 +312,8 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     try:
         weights = load_file(run / WEIGHTS)
         model = built_model(config["model"])
+        # a tokenizer is read from where the settings say, but never over the network
         if is_whole(config["model"]):
-            # its tokenizer is read from where its settings say, but never over the network
             arguments: dict[str, Any] = {
                 "class_names": pipeline.classes,
                 "task": pipeline.task,
@@ -322,17 +323,29 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
             if pipeline.tags:
                 arguments["tags"] = True
             classifier: TrainedModel = model(**arguments)
-            pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         else:
-            # zero word vectors of the saved ones' shape, to be overwritten by them
-            embeddings = torch.zeros_like(weights["embedding.weight"])
+            if model.encoder.func.pretrained:
+                settings = model.encoder.keywords | {"offline": True}
+                encoder = defer("model.encoder", model.encoder.func, settings)
+                model = replace(model, encoder=encoder)
+            embeddings = zero_vectors(weights)
             classifier = construct(
                 model, embeddings, classes=len(pipeline.classes), task=pipeline.task
             )
+        if classifier.reader is not None:
+            pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         classifier.load_state_dict(weights)
     except (SafetensorError, OSError, RuntimeError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
     return TrainedRun(classifier.eval(), pipeline, config, run.path)
+
+
+def zero_vectors(weights: Mapping[str, Tensor]) -> Tensor:
+    """Word vectors of the saved ones' shape, to be overwritten by them; of any where none are."""
+    for part in ("embedding", "question_embedding"):
+        if f"{part}.weight" in weights:
+            return torch.zeros_like(weights[f"{part}.weight"])
+    return torch.zeros(1, 1)
 
 
 def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:

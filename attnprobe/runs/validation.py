@@ -105,7 +105,7 @@ def configured(content: Mapping[str, Any]) -> Configuration:
         parts["model"] = built_model(model)
     for name in ("training", "trainer", "logger", "launcher", "task"):
         parts[name] = built_value(name, content[name], parameters[name].annotation)
-    refuse_contradictions(model, parts["training"], parts["data"])
+    refuse_contradictions(parts["model"], parts["training"], parts["data"])
     for name in ("probe", "importance"):
         parts[name] = built_value(name, content[name], parameters[name].annotation)
     if content["study"] is not None:
@@ -118,21 +118,33 @@ def configured(content: Mapping[str, Any]) -> Configuration:
 
 
 def refuse_contradictions(
-    model: Mapping[str, Any], training: Training, data: TextDataModule
+    model: Mapping[str, Any] | Stages, training: Training, data: TextDataModule
 ) -> None:
     """Refuse settings of model, training and data that are right by themselves only.
+
+    Args:
+        model: its stages, or the settings of a whole model.
+        training: its training.
+        data: what it is trained on.
 
     Raises:
         UserError: a model from scratch is not to be trained; a recipe is not for a model that is
             trained already; no row is left for a training.
     """
-    if not is_whole(model):
+    is_for_scratch = training.epochs > 0 and training.recipe.warmup is None
+    if isinstance(model, Stages):
+        encoder: Any = model.encoder
         if training.epochs == 0:
             raise UserError(
                 "training.epochs=0: expected a whole number of at least 1; only a model that is "
                 "trained already (model=pretrained) can be taken as it is"
             )
-    elif training.epochs and training.recipe.warmup is None:
+        if is_for_scratch and encoder.func.pretrained:
+            raise UserError(
+                f"model={shown(model.name)} has an encoder that is trained already, and this "
+                f"recipe is for models from scratch: fine-tune it with training=finetune"
+            )
+    elif is_for_scratch:
         raise UserError(
             f"model={shown(model.get('name'))} is trained already, and this recipe is for models "
             f"from scratch: take it as it is with training=none, or fine-tune it with "

@@ -8,12 +8,9 @@ import pandas as pd
 
 from attnprobe.core.errors import UserError
 from research.labels.codes import ask_models
-from research.labels.long import costs_of_sizes
+from research.labels.long import CHANGE_TEXTS, ENCODERS, PROBES, SIZES, Case, costs_of_cases, growth
 from research.labels.plain import MODELS, compare_trainings
 from research.markdown import markdown
-
-SIZES = ((500, 50), (1000, 50), (2000, 25), (2000, 50), (4096, 50))
-"""Words and labels of the long texts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -45,7 +42,11 @@ def parser() -> argparse.ArgumentParser:
     plain.add_argument("--epochs", type=int, default=8)
 
     long = commands.add_parser("long", help="time and memory of long texts")
-    long.set_defaults(carry_out=lambda _: costs_of_sizes(SIZES))
+    long.set_defaults(carry_out=costs_table)
+    long.add_argument("--encoders", default=",".join(ENCODERS))
+    long.add_argument("--change-texts", action="store_true", help="probes that do so, too")
+    sizes = " ".join(f"{words}x{labels}" for words, labels in SIZES)
+    long.add_argument("--sizes", default=sizes, help="words x labels, such as '%(default)s'")
     return command_line
 
 
@@ -63,6 +64,27 @@ def plain_table(options: argparse.Namespace) -> pd.DataFrame:
         )
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
+
+
+def costs_table(options: argparse.Namespace) -> pd.DataFrame:
+    """Costs of long texts; their growth is printed before them.
+
+    Raises:
+        UserError: a size or an encoder is none.
+    """
+    names = [name for name in PROBES if options.change_texts or name not in CHANGE_TEXTS]
+    cases = []
+    for encoder in options.encoders.split(","):
+        if encoder not in ENCODERS:
+            raise UserError(f"--encoders {encoder}: expected some of {', '.join(ENCODERS)}")
+        for size in options.sizes.split():
+            words, _, labels = size.partition("x")
+            if not (words.isdecimal() and labels.isdecimal() and int(words) and int(labels)):
+                raise UserError(f"--sizes {size}: expected words x labels, such as 2000x50")
+            cases.append(Case(encoder, int(words), int(labels), tuple(names)))
+    costs = costs_of_cases(cases)
+    print(markdown(growth(costs).round(2)))
+    return costs
 
 
 def models_of(options: argparse.Namespace) -> list[str]:

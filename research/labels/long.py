@@ -1,10 +1,13 @@
 """Time and memory of long texts that are asked for many labels."""
 
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from math import log2
 from multiprocessing import get_context
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,14 +21,51 @@ from attnprobe.importance.base import Subject
 from attnprobe.models.attention import LabelAttention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LabelDecoder
-from attnprobe.models.encoders import CNNEncoder, LabelVector
+from attnprobe.models.encoders import CNNEncoder, LabelVector, LSTMEncoder, TextEncoder
 from attnprobe.probes.base import Probe
 from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.labels import Labels
+from attnprobe.probes.leave_one_out import LeaveOneOut
+from attnprobe.probes.permutation import Permutation
+from attnprobe.probes.swaps import Swaps
 
 VOCABULARY = 5000
+ROWS = 64
+"""Rows of a batch at most, as a run has them by default."""
 MEGABYTE = 1024
 """Kilobytes, in which the operating system counts."""
+ENCODERS: Mapping[str, Callable[..., TextEncoder]] = {
+    "caml": partial(CNNEncoder, kernel_sizes=(9,), filters=50),
+    "laat": partial(LSTMEncoder, hidden_size=128),
+}
+PROBES: Mapping[str, Callable[[], Probe]] = {
+    "labels": Labels,
+    "erasure": partial(Erasure, importances=["attention"]),
+    "permutation": Permutation,
+    "swaps": partial(Swaps, passes=100, most_passes=100),
+    "leave_one_out": LeaveOneOut,
+}
+CHANGE_TEXTS = ("swaps", "leave_one_out")
+"""Probes that encode many changed texts."""
+SIZES = ((500, 50), (1000, 50), (2000, 50), (4000, 50), (2000, 12), (2000, 25), (2000, 100))
+"""Words and labels of the long texts."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text and what is asked of it.
+
+    Attributes:
+        encoder: of `ENCODERS`.
+        words: of the text.
+        labels: that the text is asked for.
+        probes: of `PROBES`.
+    """
+
+    encoder: str
+    words: int
+    labels: int
+    probes: tuple[str, ...]
 
 
 def split_of(words: int, labels: int) -> TextSplit:
@@ -43,42 +83,55 @@ def split_of(words: int, labels: int) -> TextSplit:
     )
 
 
-def classifier() -> AttentionClassifier:
-    """CAML, untrained."""
+def classifier(encoder: str) -> AttentionClassifier:
+    """CAML or LAAT, untrained."""
     torch.manual_seed(0)
     embeddings = torch.randn(VOCABULARY, 100)
     embeddings[0] = 0
+    inner_size = 128 if encoder == "laat" else None
     return AttentionClassifier(
         embeddings=embeddings,
-        encoder=partial(CNNEncoder, kernel_sizes=(9,), filters=50),
-        attention=LabelAttention,
+        encoder=ENCODERS[encoder],
+        attention=partial(LabelAttention, inner_size=inner_size),
         decoder=LabelDecoder,
         classes=2,
         question_encoder=LabelVector,
     ).eval()
 
 
-def costs_of_text(words: int, labels: int) -> dict[str, float]:
-    """Seconds of processor time for one text, by what is done, and the process's peak memory."""
+def costs_of(case: Case) -> dict[str, Any]:
+    """Seconds of processor time by what is done, and the memory that it took at its peak."""
     torch.set_num_threads(1)
-    split = split_of(words, labels)
-    model = classifier()
-    batches = [split[rows] for rows in short_enough(split.words.lengths, 64)]
+    split = split_of(case.words, case.labels)
+    model = classifier(case.encoder).double()
+    batches = [split[rows] for rows in short_enough(split.words.lengths, ROWS)]
+    before = peak_memory()
     start = process_time()
     with torch.no_grad():
-        outputs = [model(batch) for batch in batches]
+        for batch in batches:
+            model(batch)
     seconds = {"model": process_time() - start}
 
-    model.double()
-    probes: dict[str, Probe] = {"labels": Labels(), "erasure": Erasure(importances=["attention"])}
-    for name, probe in probes.items():
+    for name in case.probes:
+        probe = PROBES[name]()
         probe.prepare({"test": split})
         start = process_time()
         for batch in batches:
             run_probe(probe, model, batch)
         seconds[name] = process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MEGABYTE
-    return {"words": words, "labels": labels, **seconds, "peak MB": peak, "batches": len(outputs)}
+    return {
+        "encoder": case.encoder,
+        "words": case.words,
+        "labels asked": case.labels,
+        **seconds,
+        "MB": peak_memory() - before,
+        "batches": len(batches),
+    }
+
+
+def peak_memory() -> float:
+    """The largest memory that this process ever held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MEGABYTE
 
 
 def run_probe(probe: Probe, model: AttentionClassifier, batch: Batch) -> None:
@@ -90,11 +143,31 @@ def run_probe(probe: Probe, model: AttentionClassifier, batch: Batch) -> None:
         pass
 
 
-def costs_of_sizes(sizes: Sequence[tuple[int, int]]) -> pd.DataFrame:
-    """A row per number of words and labels, each measured in a process of its own."""
+def costs_of_cases(cases: Sequence[Case]) -> pd.DataFrame:
+    """A row per case, each measured in a process of its own."""
     rows = []
-    for words, labels in sizes:
+    for case in cases:
         with get_context("spawn").Pool(1) as pool:
-            rows.append(pool.apply(costs_of_text, (words, labels)))
+            rows.append(pool.apply(costs_of, (case,)))
         print(rows[-1], flush=True)
+    return pd.DataFrame(rows)
+
+
+def growth(costs: pd.DataFrame) -> pd.DataFrame:
+    """By which power of the words, and of the labels, each cost grows where these double.
+
+    1: linear; 2: quadratic; less where a part of it is always the same. A row per pair of cases one
+    of which has twice the words, or twice the labels, of the other.
+    """
+    measured = [name for name in ("model", *PROBES, "MB") if name in costs]
+    rows = []
+    for _, small in costs.iterrows():
+        for grown, same in (("words", "labels asked"), ("labels asked", "words")):
+            is_twice = (costs["encoder"] == small["encoder"]) & (costs[same] == small[same])
+            is_twice &= costs[grown] == 2 * small[grown]
+            for _, large in costs[is_twice].iterrows():
+                powers = {name: log2(large[name] / small[name]) for name in measured}
+                size = f"{small['words']} words, {small['labels asked']} labels"
+                row = {"encoder": small["encoder"], "doubled": grown, "from": size}
+                rows.append(row | powers)
     return pd.DataFrame(rows)

@@ -3,11 +3,14 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
+from attnprobe.data.batching import short_enough
 from research.labels.__main__ import main
+from research.labels.long import PROBES, Case, classifier, costs_of, growth, split_of
 from research.labels.plain import MODELS, PlainModel, numbered, scores
 
 
@@ -73,3 +76,55 @@ def test_a_mistake_is_one_line_and_trains_nothing(tmp_path, arguments, message):
     with pytest.raises(SystemExit, match=message):
         main(command)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_every_cost_of_a_text_is_measured():
+    names = tuple(PROBES)
+    costs = costs_of(Case("caml", words=30, labels=3, probes=names))
+    assert set(costs) == {"encoder", "words", "labels asked", "model", *names, "MB", "batches"}
+    assert all(costs[name] > 0 for name in ("model", *names))
+    assert (costs["words"], costs["labels asked"], costs["batches"]) == (30, 3, 1)
+
+
+def test_the_rows_of_a_long_text_are_one_text_and_come_in_batches_of_limited_size():
+    split = split_of(words=2000, labels=50)
+    batches = [split[rows] for rows in short_enough(split.words.lengths, 64)]
+    assert sum(len(batch) for batch in batches) == 50
+    assert all(len(batch.distinct_texts()[0]) == 1 for batch in batches)
+    assert max(batch.ids.numel() for batch in batches) <= 1 << 15
+    attention = classifier("laat").double()(batches[0].rows(slice(0, 3))).attention
+    assert attention.shape == (3, 2002)
+    assert (attention[0] - attention[1]).abs().max() > 1e-6
+
+
+def test_growth_is_the_power_of_what_doubles():
+    sizes = [(100, 10), (200, 10), (400, 10), (100, 20)]
+    costs = pd.DataFrame(
+        {
+            "encoder": "caml",
+            "words": words,
+            "labels asked": labels,
+            "model": 3.0 * words * labels,
+            "erasure": words**2 * labels**0.5,
+            "MB": 7.0,
+        }
+        for words, labels in sizes
+    )
+    powers = growth(costs).set_index(["doubled", "from"])
+    assert len(powers) == 3
+    assert powers.loc[("words", "100 words, 10 labels"), "model"] == pytest.approx(1)
+    assert powers.loc[("words", "200 words, 10 labels"), "erasure"] == pytest.approx(2)
+    assert powers.loc[("labels asked", "100 words, 10 labels"), "erasure"] == pytest.approx(0.5)
+    assert (powers["MB"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sizes", "2000"], "--sizes 2000: expected words x labels, such as 2000x50"),
+        (["--encoders", "bert"], "--encoders bert: expected some of caml, laat"),
+    ],
+)
+def test_a_size_or_an_encoder_that_is_none_is_one_line(arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        main(["long", *arguments])

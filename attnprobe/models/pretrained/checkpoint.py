@@ -34,6 +34,8 @@ from attnprobe.models.pretrained.reference import Library, chat_of, copy_sharing
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
+LARGE = 5_000_000
+"""Parameters from which a network is examined in float32."""
 UNLIMITED = 10**9
 """Pieces of the longest text of a network that takes any."""
 WEIGHTS = {
@@ -178,7 +180,7 @@ def open_checkpoint(
         )
 
     vocabulary = network.get_input_embeddings().num_embeddings
-    longest = _longest_text(path, tokenizer, network)
+    longest = longest_text(path, tokenizer, network)
     if max_pieces is not None and max_pieces > longest:
         raise UserError(
             f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces"
@@ -384,7 +386,7 @@ def _padding(network: Any, vocabulary: int) -> int | None:
     return piece if piece is not None and 0 <= piece < vocabulary else None
 
 
-def _longest_text(path: str, tokenizer: Any, network: Any) -> int:
+def longest_text(path: str, tokenizer: Any, network: Any) -> int:
     """The longest text that the network and its tokenizer take, in pieces."""
     positions = getattr(network.config, "max_position_embeddings", None) or UNLIMITED
     if positions < 0:  # XLNet's: as many as there are

@@ -33,7 +33,7 @@ from attnprobe.models.pretrained.attention_hooks import (
     check_places,
     examine_attention,
 )
-from attnprobe.models.pretrained.checkpoint import open_checkpoint
+from attnprobe.models.pretrained.checkpoint import LARGE, open_checkpoint
 from attnprobe.models.pretrained.class_matching import order_setting
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
@@ -43,14 +43,12 @@ from attnprobe.models.pretrained.reference import Comparison, Reference, evenly_
 from attnprobe.models.pretrained.rereading import reread
 from attnprobe.models.pretrained.site import Lifting, Queries, Selection, Site, word_weights
 from attnprobe.models.recipe import Recipe
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.trained import TrainedModel, without_decay_of_vectors
 
 JUDGED = 200
 """Texts whose predictions are compared with their labels before the tests begin."""
 LABELS_ALIKE = 0.9
 """Least share of decisions that first pieces of labels have to account for, without a warning."""
-LARGE = 5_000_000
-"""Parameters from which a network is examined in float32."""
 CONTROLS: dict[str | None, type[controls.FocusedAttention | controls.RandomAttention]] = {
     "rationale": controls.RationaleAttention,
     "first": controls.FirstAttention,
@@ -1054,6 +1052,4 @@ class PretrainedClassifier(TrainedModel):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""
         free = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        matrices = [parameter for parameter in free if parameter.ndim > 1]
-        vectors = [parameter for parameter in free if parameter.ndim <= 1]
-        return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+        return without_decay_of_vectors({"params": free})

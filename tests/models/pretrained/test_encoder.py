@@ -1,0 +1,381 @@
+import itertools
+import math
+import os
+import random
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.local_files import DATA_DIR
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import TextRules
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.models.attention import LabelAttention
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.decoders import LabelDecoder
+from attnprobe.models.encoders import LabelVector
+from attnprobe.models.pretrained.encoder import PretrainedEncoder, windows_of_text
+from attnprobe.models.recipe import Recipe
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.load import load_run
+from attnprobe.runs.run import run
+from tests.models.pretrained.families import WORDS, checkpoint
+from tests.small_runs import composed
+
+transformers = pytest.importorskip("transformers")
+MINILM = Path(os.environ.get(DATA_DIR, "data")).parent / "models" / "minilm_l6"
+FAMILIES = ["bert", "roberta", "deberta-v2", "modernbert-cls", "gpt2", "minilm"]
+
+
+def folder_of(family):
+    """A checkpoint: a tiny one, or MiniLM beside the folder of the data sets."""
+    if family != "minilm":
+        return checkpoint(family)
+    if not MINILM.is_dir():
+        pytest.skip(f"MiniLM is not at {MINILM}")
+    return MINILM
+
+
+def encoder_of(family="bert", **settings):
+    """In eval mode and float64."""
+    return PretrainedEncoder(1, str(folder_of(family)), **settings).eval().double()
+
+
+def batch_of(encoder, texts, questions=None):
+    """Texts as the encoder reads them."""
+    pipeline = TextPipeline(
+        TextRules(tokenizer="whitespace", token_rules=()),
+        Vocabulary(WORDS),
+        ["no", "yes"],
+        question=questions is not None,
+        question_kind="label",
+        pieces=encoder.reader,
+    )
+    return pipeline.batch_of(texts, questions)
+
+
+def states_of(encoder, batch):
+    with torch.no_grad():
+        states, content, _ = encoder.states(encoder.inputs(batch), batch)
+    return states, content
+
+
+def drawn_texts(*lengths):
+    """Words some of which are of several pieces, `filming` of two."""
+    draw = random.Random(0)
+    vocabulary = [*WORDS, "filming", "unable", "musicable"]
+    return [" ".join(draw.choices(vocabulary, k=length)) for length in lengths]
+
+
+def library_of(folder):
+    """The library alone: a network and its tokenizer."""
+    network = transformers.AutoModel.from_pretrained(folder).eval().double()
+    return network, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_that_fits_into_a_window_is_read_as_the_library_reads_it(family):
+    texts = drawn_texts(3, 11, 1, 7)
+    encoder = encoder_of(family)
+    states, content = states_of(encoder, batch_of(encoder, texts))
+    assert content.sum(1).tolist() == [3, 11, 1, 7]
+    assert bool((states[~content] == 0).all())
+    network, reader = library_of(folder_of(family))
+    for row, text in enumerate(texts):
+        encoding = reader(text, return_tensors="pt", return_offsets_mapping=True)
+        offsets = encoding.pop("offset_mapping")[0].tolist()
+        with torch.no_grad():
+            pieces = network(**encoding).last_hidden_state[0]
+        place = 0
+        for number, word in enumerate(text.split()):
+            end = place + len(word)
+            own = [
+                piece
+                for piece, (start, stop) in enumerate(offsets)
+                if start < end and stop > place and stop > start
+            ]
+            assert_close(states[row, 1 + number], pieces[own].mean(0), atol=1e-6, rtol=1e-6)
+            place = end + 1
+
+
+def states_by_loop(folder, text, size, overlap):
+    """The states of one text's words: every window by itself, and every word in its best one."""
+    network, reader = library_of(folder)
+    words = [reader(word, add_special_tokens=False)["input_ids"] for word in text.split()]
+    pieces = list(itertools.chain(*words))
+    room = size - 2
+    starts = [0]
+    while starts[-1] + room < len(pieces):
+        step = max(1, room - round(overlap * room))
+        starts.append(min(starts[-1] + step, len(pieces) - room))
+    states = []
+    for start in starts:
+        window = [reader.cls_token_id, *pieces[start : start + room], reader.sep_token_id]
+        with torch.no_grad():
+            states.append(network(torch.tensor([window])).last_hidden_state[0, 1:-1])
+
+    rows = []
+    end = 0
+    for word in words:
+        first, end = end, end + len(word)
+        # pieces before it and after it in the window, the smaller number
+        context = [min(first - start, start + room - end) for start in starts]
+        best = context.index(max(context))
+        inside = states[best][max(0, first - starts[best]) : end - starts[best]]
+        rows.append(inside.mean(0))
+    return torch.stack(rows), len(starts)
+
+
+@pytest.mark.parametrize("family", ["bert", "minilm"])
+@pytest.mark.parametrize(("size", "overlap"), [(12, 0.0), (12, 0.5), (17, 0.25), (9, 0.85)])
+def test_words_of_longer_texts_have_the_states_of_the_window_with_most_context(
+    family, size, overlap
+):
+    encoder = encoder_of(family, window=size, overlap=overlap)
+    texts = drawn_texts(6, 31, 55)
+    batch = batch_of(encoder, texts)
+    states, _ = states_of(encoder, batch)
+    counts = []
+    for row, text in enumerate(texts):
+        expected, windows = states_by_loop(folder_of(family), text, size, overlap)
+        assert_close(states[row, 1 : 1 + len(expected)], expected, atol=1e-6, rtol=1e-6)
+        counts.append(windows)
+    assert counts[0] == 1
+    assert counts[2] > counts[1] > 2
+    # a word of one window would have another state in another: the rule is not idle
+    whole, _ = states_of(encoder_of(family), batch)
+    assert (whole - states)[2].abs().max() > 1e-3
+
+
+def test_neither_padding_nor_the_texts_beside_it_change_a_state():
+    encoder = encoder_of(window=12)
+    texts = drawn_texts(4, 40, 17)
+    states, content = states_of(encoder, batch_of(encoder, texts))
+    for row, text in enumerate(texts):
+        alone, own = states_of(encoder, batch_of(encoder, [text]))
+        assert_close(alone[0, own[0]], states[row, content[row]])
+
+
+def test_every_piece_of_a_word_is_read_once_and_of_a_longer_one_than_a_window_what_is_in_it():
+    words = torch.tensor([-1, *[1] * 3, *[2] * 20, *[3] * 2, -1])
+    windows = windows_of_text(words, 10, 0.25)
+    read = torch.cat([window.word for window in windows]).tolist()
+    assert [read.count(number) for number in (1, 2, 3)] == [3, 8, 2]
+    assert all(len(window.place) == 10 for window in windows)
+    assert {int(window.place[0]) for window in windows} == {0}
+    assert {int(window.place[-1]) for window in windows} == {26}
+
+
+def labelled(recipe=None, **settings):
+    """An untrained model of labels over a tiny encoder, in float64."""
+    torch.manual_seed(0)
+    vectors = torch.randn(len(WORDS) + 4, 32)
+    vectors[0] = 0
+    return (
+        AttentionClassifier(
+            embeddings=vectors,
+            encoder=partial(PretrainedEncoder, path=str(checkpoint("bert")), **settings),
+            attention=partial(LabelAttention, inner_size=8),
+            decoder=LabelDecoder,
+            classes=2,
+            question_encoder=LabelVector,
+            recipe=recipe,
+        )
+        .eval()
+        .double()
+    )
+
+
+def test_a_text_is_encoded_once_for_all_its_labels_and_not_taken_for_one_with_other_pieces():
+    classifier = labelled(window=12)
+    # no word is of the vocabulary, so that both texts have the same ids
+    texts = ["xa xb xc"] * 2 + ["ya yb yc"] * 2
+    labels = ["the", "film"] * 2
+    batch = batch_of(classifier, texts, labels)
+    assert bool((batch.ids[0] == batch.ids[2]).all())
+    read = []
+    classifier.encoder.network.register_forward_pre_hook(
+        lambda module, arguments, keywords: read.append(len(keywords["inputs_embeds"])),
+        with_kwargs=True,
+    )
+    outputs = classifier(batch)
+    assert read == [2]
+    for row, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        alone = classifier(batch_of(classifier, [text], [label]))
+        assert_close(outputs.logits[row], alone.logits[0])
+    assert (outputs.logits[0] - outputs.logits[2]).abs().max() > 1e-4
+
+
+def test_a_word_goes_with_its_pieces_and_a_masked_one_has_the_tokenizers_mask():
+    classifier = labelled(window=12)
+    (text,) = drawn_texts(30)
+    words = text.split()
+    batch = batch_of(classifier, [text], ["film"])
+    everything = torch.arange(30)
+    outputs = classifier(classifier.without(batch, torch.zeros_like(everything), everything + 1))
+    for place in (0, 7, 29):
+        shorter = " ".join(words[:place] + words[place + 1 :])
+        assert_close(
+            outputs.logits[place],
+            classifier(batch_of(classifier, [shorter], ["film"])).logits[0],
+        )
+    is_last = torch.zeros_like(batch.content)
+    is_last[0, 30] = True
+    masked = classifier.masked(batch, is_last)
+    own = batch.piece_word[0] == 30
+    assert set(masked.pieces[0, own].tolist()) == {classifier.mask}
+    assert bool((masked.pieces[0, ~own] == batch.pieces[0, ~own]).all())
+
+
+def test_derivatives_by_words_are_those_of_finite_differences():
+    classifier = labelled(window=12)
+    batch = batch_of(classifier, drawn_texts(20), ["film"])
+    scale, outputs = classifier.scaled(batch)
+    (derivative,) = torch.autograd.grad(outputs.logits[:, 1].sum(), scale)
+    with torch.no_grad():
+        inputs = classifier.inputs(batch)
+        for piece in (1, 9, 21):
+            ends = []
+            for step in (-1e-5, 1e-5):
+                changed = inputs.clone()
+                changed[0, piece] *= 1 + step
+                ends.append(classifier.outputs_from(batch, changed).logits[0, 1])
+            assert_close(derivative[0, piece], (ends[1] - ends[0]) / 2e-5, atol=1e-7, rtol=1e-5)
+    by_word = classifier.per_position(batch, derivative)
+    assert_close(by_word.sum(), derivative[batch.piece_word > 0].sum())
+
+
+def test_what_states_do_not_depend_on_is_not_trained_and_biases_have_no_weight_decay():
+    optimizer = partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.1)
+    recipe = Recipe(optimizer, attention_weight_decay=None, selection_metric="loss")
+    classifier = labelled(recipe)
+    names = [name for name, weights in classifier.named_parameters() if not weights.requires_grad]
+    pooler = "encoder.network.pooler.dense"
+    assert names == [f"{pooler}.weight", f"{pooler}.bias"]
+    groups = classifier.configure_optimizers().param_groups
+    trained = [weights for group in groups for weights in group["params"]]
+    expected = [weights for weights in classifier.parameters() if weights.requires_grad]
+    assert {id(weights) for weights in trained} == {id(weights) for weights in expected}
+    assert len(trained) == len(expected)
+    for group in groups:
+        for weights in group["params"]:
+            assert (group["weight_decay"] == 0) == (weights.ndim == 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 64}, r"model.encoder.window=64: this model takes at most 48 pieces"),
+        ({"path": "/nowhere/at/all"}, r"model.path=/nowhere/at/all: there is no such folder"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_one_line(settings, message):
+    with pytest.raises(UserError, match=message):
+        PretrainedEncoder(1, **{"path": str(checkpoint("bert"))} | settings)
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_an_encoder_with_a_decoder_is_refused(family):
+    with pytest.raises(UserError, match=f"{family} is an encoder with a decoder: expected an enc"):
+        PretrainedEncoder(1, str(checkpoint(family)))
+
+
+def test_a_window_that_special_tokens_fill_is_refused():
+    words = torch.tensor([-1] * 8 + [1, 2])
+    with pytest.raises(UserError, match="window=8: 8 special tokens around a text leave no room"):
+        windows_of_text(words, 8, 0.0)
+
+
+def settings_of_run(output, *overrides):
+    """A run of planted codes on a tiny encoder, whose texts are of several windows."""
+    return composed(
+        "task=labels",
+        "model=plm_icd",
+        f"model.path={checkpoint('bert')}",
+        "training=finetune",
+        "model.encoder.window=12",
+        "model.attention.inner_size=8",
+        "data.source.train_size=12",
+        "data.source.validation_size=6",
+        "data.source.test_size=4",
+        "data.source.codes=3",
+        "data.source.length=18",
+        "data.embedding_size=16",
+        "training.epochs=1",
+        "trainer.accelerator=cpu",
+        "figures=false",
+        f"output={output}",
+        *overrides,
+    )
+
+
+PROBES = (
+    "labels,erasure,permutation,adversarial,gradient,leave_one_out,correlation,single_weight,swaps,"
+    "subsets,faithfulness,plausibility,known_answer,skill,signs,soft_erasure,words,conicity,"
+    "readouts,agreement,sanity,near_ties,order_limits"
+)
+FEW = (
+    "probe.swaps.texts=20",
+    "probe.swaps.passes=100",
+    "probe.swaps.most_passes=100",
+    "probe.adversarial.steps=20",
+    "probe.adversarial.restarts=2",
+    "probe.subsets.most_words=6",
+    "probe.skill.samples=5",
+    "probe.sanity.samples=1",
+    "probe.agreement.samples=3",
+)
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory):
+    """A fine-tuned run and every probe of a model of labels."""
+    output = tmp_path_factory.mktemp("plm_icd")
+    return run(settings_of_run(output, f"probe=[{PROBES}]", *FEW))
+
+
+def test_every_probe_runs_on_a_fine_tuned_model_of_labels(examined):
+    results = read_results(examined)
+    assert set(results["probe"]) >= set(PROBES.split(","))
+    assert set(results["model"]) == {"plm_icd"}
+    values = results[results["metric"] == "other_label_tvd"]["value"]
+    assert values.between(0, 1).all()
+    words = read_examples(examined)["tokens"].map(len)
+    assert words.min() > 10  # more than one window
+
+
+def test_a_run_that_is_loaded_says_what_it_said(examined):
+    loaded = load_run(examined)
+    rows = read_examples(examined)[:4]
+    questions = loaded.config["data"]["question"]
+    assert questions == "asked_label"
+    asked = [f"code{row % 3}" for row in range(4)]
+    texts = [" ".join(tokens) for tokens in rows["tokens"]]
+    explanation = loaded.explain(texts, asked, importance=["leave_one_out"])
+    assert [list(tokens) for tokens in explanation["tokens"]] == [list(t) for t in rows["tokens"]]
+    attention = np.array(explanation["attention"][1])
+    assert math.isclose(attention.sum(), 1, rel_tol=1e-6)
+    is_asked = [row for row in range(4) if rows["example_id"].iloc[row] % 3 == row % 3]
+    assert is_asked
+    for row in is_asked:
+        expected = rows["attention"].iloc[row]
+        assert np.allclose(explanation["attention"][row], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["training=qa"], r"model=plm_icd has an encoder that is trained already.*training=fine"),
+        (["training.epochs=0"], r"training.epochs=0: expected a whole number of at least 1"),
+        (["data.verbatim=false"], r"data.verbatim=false: this model reads texts as they stand"),
+        (["model.encoder.overlap=1"], r"model.encoder.overlap=1: expected a number.*below 1"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_it_begins(overrides, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        run(settings_of_run(tmp_path, *overrides))
