@@ -427,7 +427,7 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
 
     Args:
         counts: per split, with the counts of `attnprobe.data.pieces.left_out`.
-        longest: pieces of the longest text that the model reads.
+        longest: pieces of the longest text that the model reads, or `UNLIMITED`.
 
     Raises:
         UserError: the model's tokenizer knows no word at all.
@@ -445,15 +445,16 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
         )
     checks = _Checks()
     cut = total("cut at the model's longest text")
-    checks.from_on(
-        "texts cut at the model's longest",
-        cut,
-        1,
-        f"{cut:,} of {total('kept'):,} texts are cut at {longest} pieces, "
-        f"{total('words after the cut'):,} words in all",
-        "what decides a label may lie in the rest; model.max_pieces=… takes more where the model "
-        "does",
-    )
+    if longest < UNLIMITED:
+        checks.from_on(
+            "texts cut at the model's longest",
+            cut,
+            1,
+            f"{cut:,} of {total('kept'):,} texts are cut at {longest} pieces, "
+            f"{total('words after the cut'):,} words in all",
+            "what decides a label may lie in the rest; model.max_pieces=… takes more where the "
+            "model does",
+        )
     texts_of_token = Counter[str]()
     for count in counts.values():
         texts_of_token.update(count["texts with a special token"])

@@ -21,6 +21,8 @@ TEXT = "{text}"
 SECOND = "{text2}"
 PLACEHOLDERS = (TEXT, SECOND)
 AT_PLACEHOLDERS = re.compile(f"({re.escape(TEXT)}|{re.escape(SECOND)})")
+UNLIMITED = 10**9
+"""Pieces of the longest text of a model that takes any."""
 AT_A_TIME = 1024
 """Texts that are given to the tokenizer at a time."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import regex
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked
+from attnprobe.core.settings import Checked, Count
 from attnprobe.data.passages import Passage
 
 if TYPE_CHECKING:  # settings are checked without a second for spaCy
@@ -282,8 +282,9 @@ class TextRules(metaclass=Checked):
             suit many.
         token_rules: changes of the list of tokens, in order.
         sentences: where sentences come from: None (they are not needed), `spacy` (rules on the raw
-            text), `rule` (rules on the tokens, for text that is tokenised already) or `column`
-            (each text is a list of sentences; a new text that is none is split by spaCy's rules).
+            text), `rule` (rules on the tokens, for text that is tokenised already), `column` (each
+            text is a list of sentences; a new text that is none is split by spaCy's rules), or a
+            number: windows of so many tokens stand for sentences.
 
     Note:
         Where raw text is split into sentences, each is cleaned and tokenised by itself: the token
@@ -295,6 +296,8 @@ class TextRules(metaclass=Checked):
     ['i', 'do', "n't", 'own', 'qqq', 'of', 'them', '.']
     >>> TextRules(sentences="spacy").read("It rains. I stay in.")
     (['it', 'rains', '.', 'i', 'stay', 'in', '.'], [0, 0, 0, 1, 1, 1, 1])
+    >>> TextRules(sentences=3).read("It rains. I stay in.")
+    (['it', 'rains', '.', 'i', 'stay', 'in', '.'], [0, 0, 0, 1, 1, 1, 2])
     """
 
     settings_place: ClassVar[str] = "data"
@@ -303,7 +306,7 @@ class TextRules(metaclass=Checked):
     tokenizer: Literal[tuple(TOKENIZERS)] = "spacy"
     language: str = "en"
     token_rules: Sequence[Literal[tuple(TOKEN_RULES)]] = ("lower",)
-    sentences: Literal[SENTENCES] | None = None
+    sentences: Literal[SENTENCES] | Count | None = None
 
     def __post_init__(self) -> None:
         if self.tokenizer == "spacy":
@@ -360,6 +363,8 @@ class TextRules(metaclass=Checked):
                 self.words(sentence) for sentence in split_sentences(text, self.language)
             )
         tokens = self.words(text) if isinstance(text, str) else list(text)
+        if isinstance(self.sentences, int):
+            return tokens, [place // self.sentences for place in range(len(tokens))]
         return tokens, None if self.sentences is None else sentence_numbers(tokens)
 
     def tokens(self, text: str | Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit, build
 from attnprobe.models.decoders import Decoder, LinearDecoder
 from attnprobe.models.encoders import Encoder, TextEncoder
+from attnprobe.models.hierarchical import gather_words, sentence_layout
 from attnprobe.models.linearised_layers import Block, Linearised, Stage, pooling
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel, without_decay_of_vectors
@@ -45,6 +46,9 @@ class AttentionClassifier(TrainedModel):
         question_encoder: input_size → Encoder of the question, with word vectors of its own; None
             for tasks without a question.
         recipe: see `TrainedModel`.
+        unit: what a position of the attention is. Words may be gathered into sentences
+            (`attnprobe.models.hierarchical.gather_words`): a sentence's weight is the sum of its
+            words' weights, and the predictions are what they were.
 
     Raises:
         UserError: the encoder's first state is the query (pooling=cls), and a question would be
@@ -65,6 +69,7 @@ class AttentionClassifier(TrainedModel):
         class_weight: Float[Tensor, "classes"] | None = None,
         question_encoder: Callable[..., Encoder] | None = None,
         recipe: Recipe | None = None,
+        unit: Unit = Unit.WORD,
     ) -> None:
         super().__init__(classes, task, class_weight, recipe)
         input_size = embeddings.shape[1]
@@ -75,8 +80,9 @@ class AttentionClassifier(TrainedModel):
             self.embedding = trainable_embedding(embeddings)
         self.mask = self.encoder.mask
         self.precision = self.encoder.precision
-        self.unit = self.encoder.unit
-        self.has_layers = isinstance(self.encoder, TransformerEncoder)
+        self.unit = self.encoder.unit if unit is Unit.WORD else unit
+        self.gathers_words = self.unit is not self.encoder.unit
+        self.has_layers = isinstance(self.encoder, TransformerEncoder) and not self.gathers_words
 
         self.question_embedding: nn.Embedding | None = None
         self.question_encoder: Encoder | None = None
@@ -114,8 +120,10 @@ class AttentionClassifier(TrainedModel):
         )
 
     def prepare(self, batch: Batch) -> None:
-        """Refuse texts that the encoder cannot read."""
+        """Refuse texts that the encoder cannot read, or that are not split into sentences."""
         self.encoder.check(batch)
+        if self.unit is Unit.SENTENCE:
+            sentence_layout(batch)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """As of any model; a pretrained one has no weight decay on biases and scales."""
@@ -189,7 +197,7 @@ class AttentionClassifier(TrainedModel):
             UserError: the attention is imposed on words, and the model attends to larger units.
         """
         if imposed is not None:
-            if self.unit is not Unit.WORD:
+            if self.encoder.unit is not Unit.WORD:
                 raise UserError(
                     f"model.attention={type(self.attention).__name__} is given over the words, and "
                     f"this model attends to larger units: take a model that attends to words, "
@@ -262,13 +270,18 @@ class AttentionClassifier(TrainedModel):
         hidden: Float[Tensor, "batch seq hidden"],
         content: Bool[Tensor, "batch seq"],
         word_attention: Float[Tensor, "batch tokens"] | None,
-        attention: Float[Tensor, "batch seq"] | None = None,
+        attention: Float[Tensor, "batch positions"] | None = None,
     ) -> Outputs:
         """Attend and decode, from what the encoder's `states` returned."""
         query = self.query(batch, hidden)
-        if attention is None:
+        if attention is None or self.gathers_words:
             imposed = self.attention.given(batch)
-            scores, attention = self.attend(hidden, content, query, imposed)
+            scores, weights = self.attend(hidden, content, query, imposed)
+            if self.gathers_words:
+                hidden, weights, content, word_attention = gather_words(batch, hidden, weights)
+                scores = weights.log()
+        if attention is None:
+            attention = weights
         else:
             scores = attention.log()
 

@@ -93,6 +93,64 @@ class HierarchicalEncoder(TextEncoder):
         return states, layout.mask, word_attention.view(batch.ids.shape)
 
 
+class Gathered(NamedTuple):
+    """States and weights of words, gathered into sentences.
+
+    Attributes:
+        hidden: of each sentence the mean state of its words, weighted by the attention.
+        attention: of each sentence the sum of its words' weights.
+        content: the positions that hold a sentence.
+        word_attention: the attention within each sentence, which sums to 1 there.
+    """
+
+    hidden: Float[Tensor, "batch seq hidden"]
+    attention: Float[Tensor, "batch seq"]
+    content: Bool[Tensor, "batch seq"]
+    word_attention: Float[Tensor, "batch tokens"]
+
+
+def gather_words(
+    batch: Batch,
+    hidden: Float[Tensor, "batch tokens hidden"],
+    attention: Float[Tensor, "batch tokens"],
+) -> Gathered:
+    """Gather words into the sentences of their texts, so that Σ a_s h_s = Σ a_t h_t.
+
+    Words of a sentence that has no weight at all count as even within it.
+
+    Args:
+        batch: the texts.
+        hidden: states of their words.
+        attention: weights of their words.
+
+    Raises:
+        UserError: the texts are not split into sentences.
+    """
+    layout = sentence_layout(batch)
+    number = torch.arange(len(layout.row), device=hidden.device)
+    sentence = number.repeat_interleave(layout.words)  # of each word
+    weights = attention.flatten()[layout.token]
+    total = weights.new_zeros(len(number)).index_add(0, sentence, weights)
+
+    # of a division by 0 the gradient would be NaN, even where its result is not used
+    is_weightless = (total == 0)[sentence]
+    even = 1 / layout.words[sentence].to(weights.dtype)
+    share = torch.where(
+        is_weightless, even, weights / total[sentence].masked_fill(is_weightless, 1)
+    )
+    weighted = share.unsqueeze(-1) * hidden.flatten(0, 1)[layout.token]
+    states = weighted.new_zeros(len(number), hidden.shape[-1]).index_add(0, sentence, weighted)
+
+    place = (layout.row, layout.place)
+    word_attention = share.new_zeros(attention.numel()).index_put((layout.token,), share)
+    return Gathered(
+        hidden=states.new_zeros(*layout.mask.shape, states.shape[-1]).index_put(place, states),
+        attention=total.new_zeros(layout.mask.shape).index_put(place, total),
+        content=layout.mask,
+        word_attention=word_attention.view_as(attention),
+    )
+
+
 class SentenceLayout(NamedTuple):
     """Where the sentences of a batch are, text by text in reading order.
 
@@ -123,8 +181,8 @@ def sentence_layout(batch: Batch) -> SentenceLayout:
     """
     if batch.sentence is None:
         raise UserError(
-            "this model reads sentences, but the data set does not split its texts into any: set "
-            "data.sentences=rule (or spacy, or column)"
+            "this model attends to sentences, but the data set does not split its texts into any: "
+            "set data.sentences=rule (or spacy, column, or a number of words)"
         )
     inside = batch.content & (batch.sentence >= 0)
     if not inside.any(-1).all():

@@ -8,6 +8,7 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance, built_in
+from attnprobe.models.base import Unit
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.trained import TrainedModel
 from attnprobe.runs.configuration import Configuration, Stages
@@ -75,6 +76,7 @@ def construct(stages: Stages, embeddings: torch.Tensor, **facts: Any) -> Attenti
         attention=stages.attention,
         decoder=stages.decoder,
         question_encoder=stages.question_encoder,
+        unit=Unit(stages.unit),
         **facts,
     )
 

@@ -46,6 +46,8 @@ class Stages(Section):
         question_encoder: reads a question, where the data ask one.
         attention_name: part of the default name.
         path: of the checkpoint that a pretrained encoder is read from.
+        unit: what attention is looked at over: words, or sentences whose weight is the sum of their
+            words' (`data.sentences` says what a sentence is).
         width: what the stages' sizes refer to.
         patience: epochs that training=serrano waits for this model.
     """
@@ -59,6 +61,7 @@ class Stages(Section):
     question_encoder: Callable[..., Encoder] | None = None
     attention_name: str | None = None
     path: str | None = None
+    unit: Literal["word", "sentence"] = "word"
     width: Size | None = None
     patience: Count | None = None
 

@@ -1,17 +1,19 @@
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
-from attnprobe.models.attention import AdditiveAttention
+from attnprobe.exact import smallest_flipping_set
+from attnprobe.models.attention import AdditiveAttention, SparsemaxAttention
 from attnprobe.models.base import Unit
 from attnprobe.models.controls import FirstAttention
 from attnprobe.models.encoders import CNNEncoder, GRUEncoder, NoEncoder
-from attnprobe.models.hierarchical import HierarchicalEncoder
-from tests.toys import toy_batch, toy_classifier
+from attnprobe.models.hierarchical import HierarchicalEncoder, gather_words
+from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
 
 WORD_ENCODERS = {
     "rnn": partial(GRUEncoder, hidden_size=5),
@@ -119,3 +121,115 @@ def test_an_attention_over_words_is_refused():
     classifier.attention = FirstAttention(8)
     with pytest.raises(UserError, match=r"FirstAttention is given over the words, .* model=lstm"):
         classifier(with_sentences())
+
+
+def gathering(attention="additive", encoder="lstm", unit=Unit.SENTENCE):
+    """A classifier over words, whose attention is looked at over sentences, and one over words."""
+    return toy_classifier(encoder, attention, spread=4.0, classes=3, unit=unit).double()
+
+
+@pytest.mark.parametrize("attention", ["additive", "dot", SparsemaxAttention])
+def test_a_sentence_has_the_weight_of_its_words_and_says_what_they_say(attention):
+    batch = with_sentences(padding=3)
+    words, of_words = toy_readout(gathering(attention, unit=Unit.WORD), batch)
+    sentences, of_sentences = toy_readout(gathering(attention), batch)
+    assert_close(sentences.logits, words.logits)
+    for row, text in enumerate(SENTENCES):
+        for place in range(len(text)):
+            members = batch.sentence[row] == place
+            weight = words.attention[row, members].sum()
+            assert_close(sentences.attention[row, place], weight)
+            inner = sentences.word_attention[row, members]
+            assert_close(inner.sum(), torch.ones_like(weight))
+            assert_close(inner * weight, words.attention[row, members])
+            said = (inner.unsqueeze(-1) * of_words.position_logits[row, members]).sum(0)
+            assert_close(of_sentences.position_logits[row, place], said)
+        assert (sentences.attention[row, len(text) :] == 0).all()
+        assert sentences.content[row].tolist() == [place < len(text) for place in range(4)]
+
+
+def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_before():
+    batch = with_sentences()
+    words, of_words = toy_readout(gathering(unit=Unit.WORD), batch)
+    classifier = gathering()
+    outputs, readout = toy_readout(classifier, batch)
+    generator = torch.Generator().manual_seed(1)
+    moved = torch.rand(outputs.content.shape, generator=generator, dtype=torch.float64)
+    moved = moved * outputs.content
+    moved = moved / moved.sum(-1, keepdim=True)
+    over_words = torch.zeros_like(words.attention)
+    for row, text in enumerate(SENTENCES):
+        for place in range(len(text)):
+            members = batch.sentence[row] == place
+            share = words.attention[row, members] / words.attention[row, members].sum()
+            over_words[row, members] = moved[row, place] * share
+    assert_close(readout.logits(moved), of_words.logits(over_words))
+    assert_close(classifier.outputs_from(batch, attention=moved).logits, readout.logits(moved))
+
+
+def test_a_sentence_without_any_weight_says_what_its_words_say_on_average():
+    batch = with_sentences([[2, 3]])
+    attention = torch.zeros(batch.ids.shape, dtype=torch.float64)
+    attention[0, 1:3] = torch.tensor([0.75, 0.25])
+    attention.requires_grad_()
+    hidden = torch.arange(7.0, dtype=torch.float64).view(1, 7, 1)
+    gathered = gather_words(batch, hidden, attention)
+    assert gathered.attention.tolist() == [[1, 0]]
+    assert gathered.hidden[0, :, 0].tolist() == pytest.approx([1 * 0.75 + 2 * 0.25, 4])
+    (gradient,) = torch.autograd.grad(gathered.hidden.sum(), attention)
+    assert bool(gradient.isfinite().all())
+
+
+def test_a_model_whose_words_are_gathered_trains_as_one_of_words():
+    batch = with_sentences()
+    gradients = []
+    for unit in (Unit.WORD, Unit.SENTENCE):
+        classifier = gathering(unit=unit)
+        classifier.losses(classifier(batch), batch)["loss"].sum().backward()
+        gradients.append({name: value.grad for name, value in classifier.named_parameters()})
+    for name, gradient in gradients[0].items():
+        assert_close(gradient, gradients[1][name])
+
+
+def test_the_fewest_sentences_that_change_a_decision_are_those_of_all_sets():
+    sizes = set()
+    for seed in range(6):
+        classifier = gathering()
+        texts = [[2, 1, 3, 2, 1], [1, 2, 2, 1], [3, 1, 1], [2, 2, 2, 2, 1, 1]]
+        batch = with_sentences(texts)
+        other_words = (batch.ids + 5 * seed) % 26 + 4
+        batch = replace(batch, ids=torch.where(batch.content, other_words, batch.ids))
+        _, readout = toy_readout(undecided(classifier, batch), batch)
+        found = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+        for row, text in enumerate(texts):
+            weights = readout.attention[row, : len(text)]
+            logits = readout.position_logits[row, : len(text)]
+            decision = int((weights @ logits).argmax())
+            flipping = [
+                size
+                for size in range(1, len(text))
+                for erased in combinations(range(len(text)), size)
+                if int((weights_without(weights, erased) @ logits).argmax()) != decision
+            ]
+            smallest = min(flipping, default=-1)
+            assert int(found.size[row]) == smallest
+            sizes.add(smallest)
+    assert {1, 2} <= sizes
+
+
+def weights_without(weights, erased):
+    """The weights without those of some sentences, renormalised."""
+    left = weights.clone()
+    left[list(erased)] = 0
+    return left / left.sum()
+
+
+def test_texts_without_sentences_are_refused_before_anything_is_trained():
+    for classifier in (gathering(), han("rnn")):
+        with pytest.raises(UserError, match=r"attends to sentences.*set data\.sentences=rule"):
+            classifier.prepare(toy_batch([3]))
+
+
+def test_layers_of_words_are_not_those_of_sentences():
+    assert gathering(encoder="transformer", unit=Unit.WORD).has_layers
+    assert not gathering(encoder="transformer").has_layers

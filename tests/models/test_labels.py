@@ -3,6 +3,7 @@
 import itertools
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -14,6 +15,10 @@ from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from attnprobe.models.attention import LabelAttention
 from attnprobe.models.decoders import LabelDecoder
 from attnprobe.models.encoders import LabelVector
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.load import load_run
+from attnprobe.runs.run import run
+from tests.small_runs import composed
 from tests.toys import assert_same_alone, rows_of, toy_batch, toy_classifier, toy_readout
 
 LABELS = 5
@@ -196,3 +201,61 @@ def test_texts_without_a_label_to_ask_for_are_refused():
         LabelDecoder(4, 2)
     with pytest.raises(UserError, match="no or yes to one label"):
         LabelDecoder(4, 3, query_size=8)
+
+
+WINDOW = 7
+
+
+def run_over(unit, output):
+    """A small run of planted codes, looked at over words or over windows of seven."""
+    settings = composed(
+        "task=labels",
+        f"model.unit={unit}",
+        f"data.sentences={WINDOW}",
+        "data.source.train_size=20",
+        "data.source.validation_size=6",
+        "data.source.test_size=6",
+        "data.source.codes=3",
+        "data.source.length=30",
+        "data.embedding_size=16",
+        "training.epochs=2",
+        "training.recipe.optimizer.lr=0.01",
+        "probe=[labels,erasure,permutation,single_weight,adversarial]",
+        "probe.adversarial.steps=10",
+        "probe.adversarial.restarts=1",
+        "trainer.accelerator=cpu",
+        "figures=false",
+        f"output={output}",
+    )
+    return run(settings)
+
+
+def test_over_windows_a_run_predicts_what_it_predicts_over_words_and_adds_up_their_weights(
+    tmp_path,
+):
+    over_words = run_over("word", tmp_path)
+    over_windows = run_over("sentence", tmp_path)
+    assert over_words != over_windows
+    words = read_examples(over_words).sort_values("example_id")
+    windows = read_examples(over_windows).sort_values("example_id")
+    for (_, text), (_, gathered) in zip(words.iterrows(), windows.iterrows(), strict=True):
+        assert np.allclose(text["probability"], gathered["probability"], atol=1e-6)
+        starts = range(0, len(text["tokens"]), WINDOW)
+        expected = [" ".join(text["tokens"][start : start + WINDOW]) for start in starts]
+        assert list(gathered["tokens"]) == expected
+        sums = [text["attention"][start : start + WINDOW].sum() for start in starts]
+        assert np.allclose(gathered["attention"], sums, atol=1e-6)
+        for place, start in enumerate(starts):
+            inner = np.array(gathered["word_attention"][place]) * gathered["attention"][place]
+            assert np.allclose(inner, text["attention"][start : start + WINDOW], atol=1e-6)
+
+    results = read_results(over_windows)
+    assert set(results["probe"]) >= {"labels", "erasure", "permutation", "single_weight"}
+    sizes = results[(results["metric"] == "yes_to_no")]["value"].dropna()
+    assert (sizes <= windows["tokens"].map(len).max()).all()
+    values = results[(results["metric"] == "label_value")]
+    assert len(values) == windows["tokens"].map(len).sum()
+    loaded = load_run(over_windows)
+    first = words.iloc[0]
+    explanation = loaded.explain([" ".join(first["tokens"])], [first["question"][0]])
+    assert np.allclose(explanation["attention"][0], windows["attention"].iloc[0], atol=1e-5)

@@ -123,6 +123,7 @@ def test_a_wrong_setting_is_one_line(overrides, line):
 PRETRAINED = ["model=pretrained", "model.path=there"]
 BESIDE = {
     "model=pretrained": ["model.path=there", "training=finetune"],
+    "model=plm_icd": ["model.path=there", "training=finetune"],
     "training=none": PRETRAINED,
     "probe=[teacher]": ["teacher_id=there"],
     "model/pooling": ["model=transformer"],

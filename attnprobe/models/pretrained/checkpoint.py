@@ -13,7 +13,7 @@ from torch import nn
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import nearest
-from attnprobe.data.pieces import TEXT, PieceReader, foreign
+from attnprobe.data.pieces import TEXT, UNLIMITED, PieceReader, foreign
 from attnprobe.data.sources import HUB_NAME
 from attnprobe.models.pretrained.class_matching import (
     Matching,
@@ -36,8 +36,6 @@ LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
-UNLIMITED = 10**9
-"""Pieces of the longest text of a network that takes any."""
 WEIGHTS = {
     "use_safetensors": True,
     "output_loading_info": True,

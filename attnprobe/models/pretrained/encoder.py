@@ -17,12 +17,11 @@ from torch.nn.utils.rnn import pad_sequence
 from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Dropout
-from attnprobe.data.pieces import PieceReader
+from attnprobe.data.pieces import UNLIMITED, PieceReader
 from attnprobe.models.encoders import TextEncoder
 from attnprobe.models.pretrained.checkpoint import (
     LARGE,
     LONGEST,
-    UNLIMITED,
     longest_text,
     open_encoder,
 )
