@@ -18,6 +18,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
 from attnprobe.data.filters import OVER_MOST
 from attnprobe.data.local_files import SPLITS
+from attnprobe.data.pieces import UNLIMITED
 from attnprobe.data.repeats import SIMILAR, near_copies
 
 Splits = Mapping[str, TextSplit]

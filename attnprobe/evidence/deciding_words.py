@@ -152,8 +152,10 @@ class WeightedTexts:
 
 
 def reference_strength(strength: Float[np.ndarray, "runs texts"]) -> Float[np.ndarray, " runs"]:
-    """Mean strength of the upper half of each run's texts."""
+    """Mean strength of the upper half of each run's texts; 0 where there is none."""
     texts = strength.shape[1]
+    if not texts:
+        return np.zeros(len(strength))
     ascending = np.sort(strength.clip(min=0), axis=1)
     return ascending[:, texts // 2 :].mean(1)
 

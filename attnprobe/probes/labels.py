@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import ITEMS, JSD, TRUTH, TVD, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -79,6 +78,7 @@ class Labels(Probe):
     metrics = METRICS
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
+    _texts: dict[int, "LabelsOfText"] = field(default_factory=dict, init=False, repr=False)
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         """Keep the test split, which has the other rows of a text.
@@ -92,6 +92,7 @@ class Labels(Probe):
                 "it out of probe=[…], or take data with task=labels, such as data=codes"
             )
         self._split = splits["test"]
+        self._texts = {}
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield how a label's attention differs from others, and what turns its answer."""
@@ -105,7 +106,7 @@ class Labels(Probe):
         yield Measurement("has_label", subject.batch.labels == YES)
         yield Measurement("says_yes", says_yes)
 
-        others = OtherLabels.of(subject, self._split)
+        others = OtherLabels.of(subject, self._labels_of_texts(subject, self._split))
         own = readout.attention.expand_as(others.attention)
         divergence = jensen_shannon(own, others.attention, readout.content)
         distance = readout.distance(readout.predict(others.attention), readout.prediction())
@@ -129,6 +130,20 @@ class Labels(Probe):
         values = attention_shapley(readout.attention, games, readout.content).values[..., YES]
         yield Measurement("label_value", values, positions(readout.content))
 
+    def _labels_of_texts(self, subject: Subject, split: TextSplit) -> dict[int, "LabelsOfText"]:
+        """All labels of the batch's texts, by the text's number.
+
+        The rows of a long text come in several batches, one after the other: what an earlier one
+        had read is kept as long as the next one asks for it.
+        """
+        assert subject.batch.text_number is not None
+        numbers = dict.fromkeys(subject.batch.text_number.tolist())
+        self._texts = {
+            number: self._texts.get(number) or LabelsOfText.read(subject, split, number)
+            for number in numbers
+        }
+        return self._texts
+
 
 def payoffs_of_yes(readout: Readout) -> Float[Tensor, "batch seq"]:
     """How much each position says yes by itself, without the decoder's bias; a logit."""
@@ -137,6 +152,29 @@ def payoffs_of_yes(readout: Readout) -> Float[Tensor, "batch seq"]:
     if readout.unattended is not None:
         logits = logits - readout.unattended.unsqueeze(1)
     return logits[..., YES] - logits[..., 1 - YES]
+
+
+@dataclass(frozen=True)
+class LabelsOfText:
+    """The attentions of all labels that a text is asked for.
+
+    Attributes:
+        example_id: of each label's row.
+        attention: of each label; it sums to 1.
+    """
+
+    example_id: Int[Tensor, "labels"]
+    attention: Float[Tensor, "labels seq"]
+
+    @classmethod
+    def read(cls, subject: Subject, split: TextSplit, number: int) -> "LabelsOfText":
+        """Read one text of a split with all its labels, so that it is encoded once for them."""
+        assert split.text_number is not None
+        rows = np.flatnonzero(split.text_number == number).tolist()
+        text = split[rows].to(subject.batch.ids.device)
+        with torch.no_grad():
+            attention = subject.classifier(text).attention
+        return cls(text.example_id, attention / attention.sum(-1, keepdim=True))
 
 
 @dataclass(frozen=True)
@@ -152,29 +190,19 @@ class OtherLabels:
     is_other: Bool[Tensor, "others batch"]
 
     @classmethod
-    def of(cls, subject: Subject, split: TextSplit) -> "OtherLabels":
-        """Those of a batch of a split; each of its texts is read with all its labels again.
+    def of(cls, subject: Subject, texts: Mapping[int, LabelsOfText]) -> "OtherLabels":
+        """Those of a batch, from all labels of its texts by the text's number.
 
         What a row is compared with does not depend on what else is in its batch.
         """
         batch = subject.batch
         assert batch.text_number is not None
-        numbers = batch.text_number.tolist()
-        siblings: dict[int, Batch] = {}
-        attention_of_text: dict[int, Tensor] = {}
-        for number in dict.fromkeys(numbers):
-            rows = np.flatnonzero(split.text_number == number).tolist()
-            siblings[number] = split[rows].to(batch.ids.device)
-            with torch.no_grad():
-                attention = subject.classifier(siblings[number]).attention
-            attention_of_text[number] = attention / attention.sum(-1, keepdim=True)
-
-        most = max(len(rows) for rows in siblings.values()) - 1
+        most = max(len(text.attention) for text in texts.values()) - 1
         attention = subject.readout.attention.expand(most, -1, -1).clone()
         is_other = torch.zeros_like(attention[..., 0], dtype=torch.bool)
-        for row, number in enumerate(numbers):
-            is_another_row = siblings[number].example_id != batch.example_id[row]
-            others = attention_of_text[number][is_another_row]
+        for row, number in enumerate(batch.text_number.tolist()):
+            text = texts[number]
+            others = text.attention[text.example_id != batch.example_id[row]]
             count, width = others.shape
             attention[:count, row, :width] = others.to(attention)
             is_other[:count, row] = True

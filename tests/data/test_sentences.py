@@ -86,9 +86,8 @@ def test_a_sentence_without_words_does_not_count():
 
 
 def test_an_unknown_way_to_sentences_is_refused():
-    with pytest.raises(
-        UserError, match=r"data\.sentences=model: expected spacy, rule, column or null"
-    ):
+    expected = "spacy, rule, column, a whole number of at least 1 or null"
+    with pytest.raises(UserError, match=rf"data\.sentences=model: expected {expected}"):
         TextRules(sentences="model")
 
 

@@ -195,3 +195,26 @@ def test_swaps_examine_texts_with_all_their_labels():
     texts, counts = np.unique(number[examined], return_counts=True)
     assert len(texts) == 5
     assert set(counts) == {4}
+
+
+def test_a_text_is_read_once_for_all_its_labels_though_its_rows_come_in_several_batches():
+    split = split_of()
+    classifier = model().double()
+    whole, _ = measured(classifier, split)
+    probe = Labels()
+    probe.prepare({"test": split})
+    read = []
+    classifier.encoder.register_forward_pre_hook(
+        lambda _, arguments: read.append(len(arguments[0]))
+    )
+    values = []
+    for rows in ([0, 1], [2], [3, 4, 5, 6, 7], [8, 9]):
+        batch = split[rows]
+        outputs, readout = toy_readout(classifier, batch)
+        read.clear()
+        subject = Subject(classifier, batch, outputs, readout)
+        results = list(probe.examine(subject, Draws(0, "labels")))
+        values += [r.value for r in results if getattr(r, "metric", "") == "other_label_jsd"]
+        # the texts that this batch is the first to ask for
+        assert sum(read) == {0: 1, 2: 0, 3: 3, 8: 0}[rows[0]]
+    torch.testing.assert_close(torch.cat(values), whole["other_label_jsd"].value, equal_nan=True)
