@@ -8,19 +8,19 @@ from typing import Annotated, Any
 import datasets
 import numpy as np
 import pyarrow as pa
-from annotated_types import MinLen
+from annotated_types import Ge, Le, MinLen
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Seed, Size, Text, Whole
+from attnprobe.core.settings import Portion, Seed, Share, Size, Text, Whole
 from attnprobe.data import rows
 from attnprobe.data.sources import Source, Splits
-from attnprobe.data.testbed.codes import CodedText, generate_codes
+from attnprobe.data.testbed.codes import CodedText, Signs, generate_codes
 
 TEXT_NUMBER = "text_number"
 QUESTION = "asked_label"
 ANSWER = "has_label"
-FOCUS = 0.95
-"""Share of the weight on the words that an attention made up for planted codes is on."""
+WINDOW = 8
+"""Words at the beginning of a text that an attention made up for planted codes is on."""
 HAS = ("1", "true", "yes")
 HAS_NOT = ("0", "false", "no", "")
 
@@ -177,10 +177,11 @@ def _asked(
 class CodeSource(Source):
     """Texts with planted codes (`attnprobe.data.testbed.codes`), a row per text and code.
 
-    The columns `own_signs`, `signs_of_another` and `headings` are attentions made up for a known
-    answer (`model/attention=column`): on the signs of the code, right by construction; on those of
-    another code, and on the headings of sections, wrong. With fewer than four codes there may be no
-    other to take: then the weights of `signs_of_another` are even.
+    The columns `own_signs`, `signs_of_another`, `headings` and `first_window` are attentions made
+    up for a known answer (`model/attention=column`): on the signs of the code, right by
+    construction; on those of another code, on the headings of sections, and on the first words,
+    wrong. With fewer than four codes there may be no other to take: then the weights of
+    `signs_of_another` are even.
 
     Args:
         train_size: training texts.
@@ -188,6 +189,11 @@ class CodeSource(Source):
         test_size: test texts.
         codes: how many codes there are.
         length: words of a text, about.
+        synonyms: signs that a code has for itself, 1 to 26.
+        shared: share of the texts with a sign of a code in which it is one that two codes share.
+        negated: share of the texts without a sign of a code that say "no" with one.
+        focus: share of the weight of an attention made up on the words that it is on; the rest is
+            even.
         seed: apart from the run's seed.
     """
 
@@ -199,11 +205,17 @@ class CodeSource(Source):
         *,
         codes: Size = 8,
         length: Size = 200,
+        synonyms: Annotated[int, Ge(1), Le(26)] = 2,
+        shared: Portion = 0.2,
+        negated: Portion = 0.25,
+        focus: Share = 0.95,
         seed: Seed = 0,
     ):
         self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
         self.codes = codes
         self.length = length
+        self.signs = Signs(synonyms, shared, negated)
+        self.focus = focus
         self.seed = seed
 
     def load(self) -> Splits:
@@ -213,17 +225,18 @@ class CodeSource(Source):
         for number, (split, size) in enumerate(self.sizes.items()):
             seed = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
             questions: list[dict[str, Any]] = []
-            for text in generate_codes(size, self.codes, self.length, seed):
-                questions += _questions_of(text, first)
+            for text in generate_codes(size, self.codes, self.length, seed, self.signs):
+                questions += _questions_of(text, first, self.focus)
                 first += 1
             splits[split] = datasets.Dataset(pa.Table.from_pylist(questions))
         return splits
 
 
-def _questions_of(text: CodedText, number: int) -> list[dict[str, Any]]:
+def _questions_of(text: CodedText, number: int, focus: float) -> list[dict[str, Any]]:
     """A row for each code of a text."""
     questions = []
     codes = len(text.reasons)
+    is_in_window = [place < WINDOW for place in range(len(text.words))]
     for code, reason in enumerate(text.reasons):
         another = (code + 2) % codes
         shares_sign = another // 2 == code // 2  # codes 2k and 2k + 1 do
@@ -235,18 +248,19 @@ def _questions_of(text: CodedText, number: int) -> list[dict[str, Any]]:
                 ANSWER: "yes" if any(reason) else "no",
                 "rationale": reason,
                 TEXT_NUMBER: number,
-                "own_signs": _focused(text.signs[code]),
-                "signs_of_another": _focused(signs_of_another),
-                "headings": _focused(text.headings),
+                "own_signs": _focused(text.signs[code], focus),
+                "signs_of_another": _focused(signs_of_another, focus),
+                "headings": _focused(text.headings, focus),
+                "first_window": _focused(is_in_window, focus),
             }
         )
     return questions
 
 
-def _focused(marks: list[bool]) -> list[float]:
-    """Weights with `FOCUS` of their sum on the marked words; even where none is marked."""
+def _focused(marks: list[bool], focus: float) -> list[float]:
+    """Weights with so much of their sum on the marked words; even where none is marked."""
     marked = sum(marks)
     if not marked:
         return [1 / len(marks)] * len(marks)
-    elsewhere = (1 - FOCUS) / max(1, len(marks) - marked)
-    return [FOCUS / marked if is_marked else elsewhere for is_marked in marks]
+    elsewhere = (1 - focus) / max(1, len(marks) - marked)
+    return [focus / marked if is_marked else elsewhere for is_marked in marks]

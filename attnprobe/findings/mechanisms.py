@@ -16,20 +16,25 @@ MECHANISMS = {
 """What attention that knows nothing of the words is, or was made to be, by its class."""
 SITE_OF_RECORD = "layer -1, heads all, pooled"
 """Where the attention of pretrained models was examined for their track record."""
+LABEL_DECODER = "LabelDecoder"
+PER_LABEL = " per label"
+"""What the kind of a model ends in that has an attention for each label."""
 
 
 def encoder_of(manifest: Mapping[str, object]) -> str:
     """The kind of a run's encoder, as the track record calls it.
 
     Returns:
-        The encoder's class in short, such as `lstm` for `LSTMEncoder`. Of a pretrained model its
-        family, where it is examined as it was for its record. Empty where the kind is not known.
+        The encoder's class in short, such as `lstm` for `LSTMEncoder`; `lstm per label` where each
+        label has an attention. Of a pretrained model its family, where it is examined as it was for
+        its record. Empty where the kind is not known.
     """
     facts = manifest.get("model_facts")
     if isinstance(facts, Mapping) and facts.get("site") == SITE_OF_RECORD:
         return str(facts.get("family", ""))
-    class_name = model_setting(manifest, "encoder", "_target_").rpartition(".")[2]
-    return class_name.removesuffix("Encoder").lower()
+    encoder = _class_of(manifest, "encoder").removesuffix("Encoder").lower()
+    is_per_label = _class_of(manifest, "decoder") == LABEL_DECODER
+    return encoder + PER_LABEL if encoder and is_per_label else encoder
 
 
 def mechanism_of(manifest: Mapping[str, object]) -> str:
@@ -41,7 +46,7 @@ def mechanism_of(manifest: Mapping[str, object]) -> str:
     if control:
         class_name = f"{control.title().replace('_', '')}Attention"
     else:
-        class_name = model_setting(manifest, "attention", "_target_").rpartition(".")[2]
+        class_name = _class_of(manifest, "attention")
     return MECHANISMS.get(class_name, "")
 
 
@@ -51,3 +56,8 @@ def model_setting(manifest: Mapping[str, object], *keys: str) -> str:
     for key in ("model", *keys):
         part = part.get(key, {}) if isinstance(part, Mapping) else {}
     return part if isinstance(part, str) else ""
+
+
+def _class_of(manifest: Mapping[str, object], part: str) -> str:
+    """The class of a part of a run's model, without its module."""
+    return model_setting(manifest, part, "_target_").rpartition(".")[2]

@@ -49,6 +49,8 @@ POWER_OF_SEEDS = 0.8
 
 CHIP = "chip"
 """The claim under which the chip stands among the answers."""
+LABEL = "label"
+"""The claim under which the answers about single labels stand."""
 YES = "yes"
 NO = "no"
 OPEN = "open"

@@ -7,10 +7,12 @@ from pathlib import Path
 import pandas as pd
 
 from attnprobe.core.errors import UserError
+from attnprobe.findings.track_record import CHIP, answers_of, answers_to, rates
 from research.labels.codes import ask_models
 from research.labels.long import CHANGE_TEXTS, ENCODERS, PROBES, SIZES, Case, costs_of_cases, growth
 from research.labels.plain import MODELS, compare_trainings
 from research.markdown import markdown
+from research.words.rows import rows_of, table_of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,8 +53,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def codes_table(options: argparse.Namespace) -> pd.DataFrame:
-    """Verdicts on models of planted codes."""
-    return ask_models(options.folder, models_of(options), draws_of(options))
+    """How often which answer was given on models of planted codes."""
+    ask_models(options.folder, models_of(options), draws_of(options))
+    table = table_of(rows_of([options.folder]))
+    return rates(answers_to(CHIP, answers_of(table)), by=("kind", "family"))
 
 
 def plain_table(options: argparse.Namespace) -> pd.DataFrame:

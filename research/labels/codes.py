@@ -1,44 +1,89 @@
-"""The verdicts on models of planted codes whose attention is right, wrong or learned."""
+"""The verdicts on models of planted codes whose attention is right, wrong or learned.
 
-import re
+A row per model, as of the track record of single-label models (`research.words`), and made by the
+same functions. Frozen before the first model was asked: the settings below, the thresholds of the
+verdict (`attnprobe.evidence.deciding_words`) and those of right and wrong (`research.words.truth`).
+"""
+
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
+from io import StringIO
 from itertools import product
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
+from time import perf_counter
+from typing import Any
 
 import attnprobe
-from attnprobe.evidence.deciding_words import SHARE_CLAIM, SHARE_METRICS, labels_in
-from attnprobe.findings.table import findings
+from attnprobe.core.errors import UserError
+from attnprobe.data.testbed.codes import Signs
+from attnprobe.evidence.deciding_words import LINE, ShareOfLabel, labels_in
+from attnprobe.evidence.verdicts import Verdict
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.mechanisms import encoder_of
+from attnprobe.findings.stored import card_of_run
+from attnprobe.findings.track_record import LABEL, without_record
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.composition import composed, composing
 from attnprobe.runs.run import run
+from research.words.asking import FAILED, answers, costs
+from research.words.rows import write_row
+from research.words.truth import facts_of_run
+
+RULES = {
+    "one sign": Signs(synonyms=1, shared=0, negated=0),
+    "negated signs": Signs(synonyms=1, shared=0, negated=0.5),
+    "synonyms and shared signs": Signs(synonyms=3, shared=0.4, negated=0),
+}
+"""Kinds of rule, by what a code is known."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """An attention that is made up, or learned.
+
+    Attributes:
+        standing: `right` or `wrong` by construction, or `learned`.
+        column: of the texts, with its weights; empty: it is learned.
+        focus: share of its weight on the words that it is on. A wrong one leaves half of its weight
+            to all words alike, without which no model could learn the codes.
+    """
+
+    standing: str
+    column: str = ""
+    focus: float = 0.95
+
 
 ATTENTIONS = {
-    "own signs": ("model/attention=column", "model.attention.column=own_signs"),
-    "another code's signs": ("model/attention=column", "model.attention.column=signs_of_another"),
-    "section headings": ("model/attention=column", "model.attention.column=headings"),
-    "learned": (),
+    "own signs": Attention("right", "own_signs"),
+    "another code's signs": Attention("wrong", "signs_of_another", 0.5),
+    "section headings": Attention("wrong", "headings", 0.5),
+    "first window": Attention("wrong", "first_window", 0.5),
+    "learned": Attention("learned"),
 }
-"""Right by construction, wrong twice, and the model's own."""
 SMALL = (
-    "data.source.train_size=400",
+    "data.source.train_size=700",
     "data.source.validation_size=60",
     "data.source.test_size=60",
-    "data.source.codes=6",
-    "data.source.length=30",
+    "data.source.codes=4",
+    "data.source.length=15",
     "data.embedding_size=32",
     "data.batch_size=96",
-    "training.epochs=12",
-    "training.recipe.optimizer.lr=0.005",
+    "training.epochs=24",
+    "training.recipe.optimizer.lr=0.01",
     "probe=[swaps,labels]",
-    "probe.swaps.texts=180",
+    "probe.swaps.texts=120",
     "trainer.accelerator=cpu",
     "figures=false",
     "logger=none",
 )
+WIDTHS = {"caml": (), "laat": ("model.width=32",)}
+INNER_SIZE = {"caml": (), "laat": ("model.attention.inner_size=32",)}
+"""Of a learned attention alone."""
+NO_INNER_SIZE = {"caml": (), "laat": ("~model.attention.inner_size",)}
+VERDICTS = {"yes": Verdict.MEETS, "no": Verdict.FAILS, "open": Verdict.CANNOT_DECIDE}
+"""What the answer about a label is called among those to claims; any other is not asked."""
 
 
 @dataclass(frozen=True)
@@ -46,98 +91,135 @@ class Model:
     """A model to be trained and asked.
 
     Attributes:
+        rule: of `RULES`.
         encoder: `caml` or `laat`.
-        attention: one of `ATTENTIONS`.
+        attention: of `ATTENTIONS`.
         draw: of the texts and the training.
     """
 
+    rule: str
     encoder: str
     attention: str
     draw: int
 
-    def overrides(self, folder: Path) -> list[str]:
+    @property
+    def name(self) -> str:
+        """Of its file and its run."""
+        words = f"{self.rule}-{self.encoder}-{self.attention}-{self.draw}"
+        return words.replace(" ", "_").replace("'", "")
+
+    def overrides(self, directory: Path) -> list[str]:
         """The command line of its run."""
+        signs = RULES[self.rule]
         return [
             "task=labels",
             f"model={self.encoder}",
+            *WIDTHS[self.encoder],
+            *self._overrides_of_attention(),
             *SMALL,
-            *ATTENTIONS[self.attention],
+            *(f"data.source.{name}={value}" for name, value in asdict(signs).items()),
             f"data.source.seed={self.draw}",
             f"seed={self.draw}",
-            f"run_dir={self.directory(folder)}",
-            "on_finished=skip",
+            f"run_dir={directory}",
         ]
 
-    def directory(self, folder: Path) -> Path:
-        """Where its run is."""
-        name = f"{self.encoder}-{self.attention}-{self.draw}"
-        return folder / name.replace(" ", "_").replace("'", "")
+    def _overrides_of_attention(self) -> list[str]:
+        attention = ATTENTIONS[self.attention]
+        if not attention.column:
+            return list(INNER_SIZE[self.encoder])
+        return [
+            "model/attention=column",
+            f"model.attention.column={attention.column}",
+            f"data.source.focus={attention.focus}",
+            *NO_INNER_SIZE[self.encoder],
+        ]
 
 
 def models(encoders: Sequence[str], draws: Sequence[int]) -> Iterator[Model]:
     """Every model, draw by draw, so that an early end leaves whole draws."""
-    for draw, encoder, attention in product(draws, encoders, ATTENTIONS):
-        yield Model(encoder, attention, draw)
+    for draw, rule, encoder, attention in product(draws, RULES, encoders, ATTENTIONS):
+        yield Model(rule, encoder, attention, draw)
 
 
-def row_of(model: Model, directory: Path) -> dict[str, object]:
-    """What one model is and how it was judged."""
-    results = attnprobe.read_results(directory)
-    performance = results[results["probe"] == "performance"].set_index("metric")["value"]
-    labels = results[(results["probe"] == "labels") & results["step"].isna()]
-    means = labels.groupby("metric", observed=True)["value"].mean()
-    swaps = results[results["probe"] == "swaps"]
-    share = SHARE_CLAIM.measure(swaps)
-    assert share is not None
-    table = findings(directory)
-    verdict = table[table["claim"] == SHARE_CLAIM.name]["verdict"].iloc[0]
-    mass = mass_on_own_signs(directory)
-    parts_of_share = swaps[swaps["metric"].isin(SHARE_METRICS)]
-    answers = [label.part.answer for label in labels_in(parts_of_share)]
-    return {
+def row_of(model: Model, scratch: Path) -> dict[str, Any]:
+    """Train a model, ask it without a track record, and remove its run.
+
+    Args:
+        model: the model.
+        scratch: folder of its run.
+
+    Returns:
+        A row of the record (`research.words.rows`); of a model that cannot be trained the `truth`
+        is `FAILED`. Answers about single labels stand among the others, as of the claim `LABEL`.
+    """
+    directory = scratch / model.name
+    standing = ATTENTIONS[model.attention].standing
+    row: dict[str, Any] = {
+        "rule": f"{model.rule}, draw {model.draw}",
+        "kind": model.rule,
+        "spec": asdict(RULES[model.rule]),
         "encoder": model.encoder,
         "attention": model.attention,
+        "standing": standing,
         "draw": model.draw,
-        "accuracy": float(performance["accuracy"]),
-        "micro F1": float(performance["label_f1_micro"]),
-        "macro F1": float(performance["label_f1_macro"]),
-        "mass on own signs": mass,
-        "share": share.value,
+        "mode": "run",
+    }
+    start = perf_counter()
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()), without_record():
+            with composing():
+                run(composed(model.overrides(directory)))
+            card = card_of_run(read_run(directory))
+        seconds = perf_counter() - start
+        facts = facts_of_run(directory)
+        row |= {"family": encoder_of(RunDirectory(directory).manifest()), **asdict(facts)}
+        row |= {"truth": facts.truth(avoids_reason=standing == "wrong")}
+        row |= costs([directory], seconds) | answers(card)
+        row["answers"] += answers_about_labels(directory)
+    except UserError as error:
+        row |= {"truth": FAILED, "chip": "", "sentence": str(error), "answers": []}
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return row
+
+
+def answers_about_labels(directory: Path) -> list[dict[str, Any]]:
+    """What is said of each label of a run, as the answers of a claim."""
+    labels = labels_in(attnprobe.read_results(directory, probe="swaps"))
+    return [answer_about(label) for label in labels]
+
+
+def answer_about(label: ShareOfLabel) -> dict[str, Any]:
+    """What is said of one label."""
+    criterion, level = LINE
+    share = label.part.share
+    verdict = VERDICTS.get(label.part.answer, Verdict.NOT_INFORMATIVE)
+    return {
+        "claim": LABEL,
+        "criterion": criterion,
+        "level": level,
+        "primary": False,
+        "verdict": str(verdict),
+        "interval_verdict": str(verdict),
+        "answer": str(verdict.answer),
+        "value": share.value,
         "low": share.low,
         "high": share.high,
-        "verdict": str(verdict),
-        "labels yes": answers.count("yes"),
-        "labels no": answers.count("no"),
-        "labels open": len(answers) - answers.count("yes") - answers.count("no"),
-        "TVD under another label's": float(means["other_label_tvd"]),
-        "yes to no": float(means["yes_to_no"]),
-        "no to yes": float(means["no_to_yes"]),
+        "p": None,
+        "n": int(label.part.texts),
     }
 
 
-def mass_on_own_signs(directory: Path) -> float:
-    """Attention on the signs of the code that is asked for, mean of the rows that have one."""
-    examples = attnprobe.read_examples(directory)
-    questions = RunDirectory(directory).examples("test", ["question"])["question"].to_pylist()
-    masses = []
-    for tokens, attention, question in zip(
-        examples["tokens"], examples["attention"], questions, strict=True
-    ):
-        code = question[0].removeprefix("code")
-        is_sign = [word.startswith("sign") and code in re.findall(r"\d+", word) for word in tokens]
-        if any(is_sign):
-            masses.append(float(np.asarray(attention)[is_sign].sum()))
-    return float(np.mean(masses))
+def ask_models(folder: Path, encoders: Sequence[str], draws: Sequence[int]) -> None:
+    """Train and ask the models that have no row in a folder yet.
 
-
-def ask_models(folder: Path, encoders: Sequence[str], draws: Sequence[int]) -> pd.DataFrame:
-    """Train and ask the models, and write each row into `codes.csv` as soon as it is there."""
-    rows: list[dict[str, object]] = []
-    folder.mkdir(parents=True, exist_ok=True)
+    What is printed says how far it is, and nothing of an answer.
+    """
     for model in models(encoders, draws):
-        with composing():
-            run(composed(model.overrides(folder)))
-        rows.append(row_of(model, model.directory(folder)))
-        pd.DataFrame(rows).to_csv(folder / "codes.csv", index=False)
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+        path = folder / f"{model.name}.json"
+        if path.exists():
+            continue
+        start = perf_counter()
+        row = row_of(model, folder / "runs")
+        write_row(row, path)
+        print(f"{model.name}: {perf_counter() - start:.0f} s", flush=True)

@@ -2,25 +2,23 @@
 
 Sentences of other texts, which say nothing about any code, and between them sentences that name
 signs, in three sections with a heading each. Code c is present where one of its signs is: one of
-two synonyms of its own, or a sign that it shares with its neighbour (codes 0 and 1, 2 and 3, …),
+the synonyms of its own, or a sign that it shares with its neighbour (codes 0 and 1, 2 and 3, …),
 which makes both of them present. In a sentence with "no" a sign is absent, and makes nothing
-present. A text may have no code at all.
+present. A text may have no code at all. How many synonyms there are, and how often signs are
+shared or negated, is the kind of rule (`Signs`).
 
 **Rationale** of a code that is present: the words of its signs. Of one that is absent: none.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 from attnprobe.data.testbed.drawing import Draw, pick, shuffled, stream
 from attnprobe.data.testbed.reviews import generate_reviews
 
 PRESENT = 0.25
 """Share of the texts that name a sign of a code."""
-SHARED = 0.2
-"""Share of these in which it is the sign that the code shares."""
-NEGATED = 0.25
-"""Share of the texts that say "no" with a sign of a code, where none is present."""
 FILLERS = 2000
 """Reviews of which the other sentences are taken."""
 HEADINGS = ("history", "findings", "plan")
@@ -30,6 +28,26 @@ BEGINNINGS = (
     ("the", "notes", "mention"),
     ("they", "describe"),
 )
+
+
+@dataclass(frozen=True)
+class Signs:
+    """By what signs the codes are known.
+
+    Attributes:
+        synonyms: signs that a code has for itself, 1 or more.
+        shared: share, 0 to 1, of the texts with a sign of a code in which it is the one that the
+            code shares with its neighbour.
+        negated: share, 0 to 1, of the texts without a sign of a code that say "no" with one.
+    """
+
+    synonyms: int = 2
+    shared: float = 0.2
+    negated: float = 0.25
+
+    def of_code(self, code: int) -> list[str]:
+        """The signs that a code has for itself."""
+        return [f"sign{code}{letter}" for letter in ascii_lowercase[: self.synonyms]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,9 @@ class _Sentence:
     is_heading: bool = False
 
 
-def generate_codes(size: int, codes: int, length: int, seed: int) -> Iterator[CodedText]:
+def generate_codes(
+    size: int, codes: int, length: int, seed: int, signs: Signs | None = None
+) -> Iterator[CodedText]:
     """Texts of about so many words; the same for a seed whatever the size.
 
     Args:
@@ -74,13 +94,15 @@ def generate_codes(size: int, codes: int, length: int, seed: int) -> Iterator[Co
         codes: how many codes there are.
         length: words of the sentences that say nothing about codes, at least.
         seed: of everything drawn.
+        signs: by what codes are known; None: `Signs()`.
     """
+    signs = signs or Signs()
     fillers = [list(row["tokens"]) for row in generate_reviews(FILLERS, seed)]
     for number in range(size):
         draw = stream(seed, "codes", number)
         sentences = [_Sentence(words) for words in _filler(draw, fillers, length)]
         for code in range(codes):
-            sentences += _about(draw, code, codes)
+            sentences += _about(draw, code, codes, signs)
         yield _joined(_in_sections(_in_random_order(draw, sentences)), codes)
 
 
@@ -92,17 +114,17 @@ def _filler(draw: Draw, fillers: list[list[str]], length: int) -> Iterator[list[
         yield words
 
 
-def _about(draw: Draw, code: int, codes: int) -> list[_Sentence]:
+def _about(draw: Draw, code: int, codes: int, signs: Signs) -> list[_Sentence]:
     """The sentence that names a sign of the code, if there is one."""
     beginning = list(BEGINNINGS[int(draw() * len(BEGINNINGS))])
-    own = pick(draw, (f"sign{code}a", f"sign{code}b"))
+    own = pick(draw, signs.of_code(code))
     if draw() < PRESENT:
         neighbour = code ^ 1
-        if draw() < SHARED and neighbour < codes:
+        if draw() < signs.shared and neighbour < codes:
             pair = (min(code, neighbour), max(code, neighbour))
             return [_Sentence([*beginning, f"sign{pair[0]}and{pair[1]}", "."], pair)]
         return [_Sentence([*beginning, own, "."], (code,))]
-    if draw() < NEGATED:
+    if draw() < signs.negated:
         return [_Sentence([*beginning, "no", own, "."], (code,), is_negated=True)]
     return []
 
