@@ -32,6 +32,7 @@ from research.words.rows import write_row
 from research.words.truth import facts_of_run
 
 RULES = {
+    "all signs": Signs(),
     "one sign": Signs(synonyms=1, shared=0, negated=0),
     "negated signs": Signs(synonyms=1, shared=0, negated=0.5),
     "synonyms and shared signs": Signs(synonyms=3, shared=0.4, negated=0),
@@ -136,8 +137,8 @@ class Model:
 
 
 def models(encoders: Sequence[str], draws: Sequence[int]) -> Iterator[Model]:
-    """Every model, draw by draw, so that an early end leaves whole draws."""
-    for draw, rule, encoder, attention in product(draws, RULES, encoders, ATTENTIONS):
+    """Every model, rule by rule and draw by draw, so that an early end leaves whole ones."""
+    for rule, draw, encoder, attention in product(RULES, draws, encoders, ATTENTIONS):
         yield Model(rule, encoder, attention, draw)
 
 
