@@ -73,6 +73,9 @@ reliable."""
 
 SHARE_METRICS = ("swap_excess", "swap_room", "swap_strength")
 OWN_METRICS = ("own_excess", "own_room", "own_strength")
+OUTPUT_METRICS = ("output_excess", "output_room", "output_strength")
+"""Each with `_class_` and a number after it, where there are three classes or more."""
+EVERY_OUTPUT = tuple(f"{name}_class_*" for name in OUTPUT_METRICS)
 RELIABILITY_METRICS = ("swap_reliability", "swap_strength")
 PASSES_METRIC = "swap_passes"
 
@@ -578,6 +581,76 @@ def labels_in(table: pd.DataFrame) -> list[ShareOfLabel]:
     return shares_of_labels(*questions.columns, clusters=questions.clusters)
 
 
+def output_classes(table: pd.DataFrame) -> list[int]:
+    """The classes of which a long table has numbers whether they are predicted or not."""
+    classes = set()
+    for name in table["metric"].unique():
+        metric, mark, number = str(name).partition("_class_")
+        if mark and metric in OUTPUT_METRICS:
+            classes.add(int(number))
+    return sorted(classes)
+
+
+def output_metrics(classes: Sequence[int]) -> list[str]:
+    """The metrics of these classes."""
+    return [f"{name}_class_{number}" for number in classes for name in OUTPUT_METRICS]
+
+
+def questions_of_outputs(rows: pd.DataFrame, classes: Sequence[int]) -> Questions:
+    """A row for each text and class.
+
+    Args:
+        rows: wide, with the `output_metrics` of the classes.
+        classes: their numbers, which are those of the labels.
+    """
+    parts = [Questions.of(rows, output_metrics([number])) for number in classes]
+    of_metrics = zip(*(part.columns for part in parts), strict=True)
+    columns = [np.concatenate(of_metric, 1) for of_metric in of_metrics]
+    texts = parts[0].clusters.text
+    names = [f"class_{number}" for number in range(max(classes) + 1)]
+    label = np.repeat(np.asarray(classes), len(texts))
+    return Questions(columns, Clusters(np.tile(texts, len(classes)), label, names))
+
+
+def shares_of_outputs(outputs: Questions) -> list[ShareOfClass]:
+    """The share of each class, predicted or not; intervals are over texts."""
+    excess, room, strength = outputs.columns
+    assert outputs.clusters.label is not None
+    number = np.broadcast_to(outputs.clusters.label, excess.shape)
+    clusters = replace(outputs.clusters, label=None)
+    return shares_of_classes(excess, room, strength, number, clusters=clusters)
+
+
+def _outputs(table: pd.DataFrame) -> Questions | None:
+    """The texts and classes of a table of the probe; None of two classes."""
+    classes = output_classes(table)
+    metrics = output_metrics(classes)
+    rows = values_of(table, *metrics) if classes else None
+    if rows is None or not rows[metrics].notna().all(axis=1).any():
+        return None
+    return questions_of_outputs(rows, classes)
+
+
+def _share_of_outputs(table: pd.DataFrame) -> Evidence | None:
+    """The share of all texts and classes; all classes are asked, so that they are no sample."""
+    outputs = _outputs(table)
+    if outputs is None:
+        return None
+    clusters = replace(outputs.clusters, label=None)
+    return share_on_deciding_words(*outputs.columns, clusters=clusters)
+
+
+def _lowest_output(table: pd.DataFrame) -> Evidence | None:
+    """The smallest share of a class, predicted or not, of those with words that decide."""
+    outputs = _outputs(table)
+    parts = [] if outputs is None else shares_of_outputs(outputs)
+    asked = [part for part in parts if part.is_asked]
+    if not asked:
+        return None
+    lowest = min(asked, key=lambda part: part.share.value)
+    return replace(lowest.share, part=f"class_{lowest.predicted_class}")
+
+
 def _lowest_label(table: pd.DataFrame) -> Evidence | None:
     """The smallest share of a label, of those with enough rows that words decide."""
     asked = [label for label in labels_in(table) if label.part.is_asked]
@@ -626,6 +699,26 @@ LOWEST_LABEL_CLAIM = Claim(
     measure=Measure(SHARE_METRICS, _lowest_label),
     quantity="the same share, for the label where it is smallest",
 )
+ALL_OUTPUTS_CLAIM = Claim(
+    name="weight_is_on_deciding_words_of_all_classes",
+    criterion="erasure",
+    level="word",
+    source=SOURCE,
+    threshold=LEAST_SHARE,
+    statement="For all classes, predicted or not, the weight is on the words that decide",
+    measure=Measure(EVERY_OUTPUT, _share_of_outputs),
+    quantity="the same share, by the words that move the probability of each class in turn",
+)
+LOWEST_OUTPUT_CLAIM = Claim(
+    name="weight_is_on_deciding_words_of_each_class",
+    criterion="erasure",
+    level="word",
+    source=SOURCE,
+    threshold=LEAST_SHARE,
+    statement="For each class, predicted or not, the weight is on the words that decide",
+    measure=Measure(EVERY_OUTPUT, _lowest_output),
+    quantity="the same share, by the words that move the class's probability, where it is smallest",
+)
 EVERY_CLASS_CLAIM = Claim(
     name="every_class_has_such_words",
     criterion="erasure",
@@ -671,6 +764,8 @@ CLAIMS = (
     SHARE_CLAIM,
     LOWEST_CLASS_CLAIM,
     LOWEST_LABEL_CLAIM,
+    ALL_OUTPUTS_CLAIM,
+    LOWEST_OUTPUT_CLAIM,
     EVERY_CLASS_CLAIM,
     OWN_CONTEXT_CLAIM,
     WEIGHTS_MATTER_CLAIM,

@@ -35,10 +35,12 @@ class SingleErasures:
             2; NaN of scores, which are no distributions.
         flips: 1 where another class is ahead of the decision afterwards (a tie up to rounding is
             not a flip), else 0.
+        prediction: probabilities afterwards.
     """
 
     divergence: Float[Tensor, "batch seq"]
     flips: Float[Tensor, "batch seq"]
+    prediction: Float[Tensor, "batch classes seq"]
 
 
 def decision(readout: Readout) -> Int[Tensor, "batch"]:
@@ -97,6 +99,7 @@ def erase_each(readout: Readout) -> SingleErasures:
     return SingleErasures(
         divergence=torch.where(is_defined, divergence, torch.nan),
         flips=torch.where(is_defined, flips.double(), torch.nan),
+        prediction=torch.where(is_defined.unsqueeze(1), prediction, torch.nan),
     )
 
 
@@ -179,28 +182,73 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
         left to decide by. The published code decides by the bias there and counts it as a flip.
     """
     attention = readout.attention * readout.content
-    length = readout.content.sum(-1, keepdim=True)
-    step = torch.arange(scores.shape[-1], device=length.device)
     flips_at = _flips_by_asking if readout.position_logits is None else _flips_by_summing
+    step = torch.arange(scores.shape[-1], device=scores.device)
     counts = []
     masses = []
-    rankings = scores.reshape(-1, *attention.shape).double()
-    rankings = rankings.masked_fill(~readout.content, -torch.inf)
-    for order in rankings.sort(dim=-1, descending=True, stable=True).indices:
+    for order in _removal_orders(readout, scores):
         # the last to go first, so that what is kept is a sum from the start
         flips = flips_at(readout, attention, order.flip(-1))
-        # the n-th place from the end holds the position that is removed n-th: what is kept then is
-        # summed up one place before
-        flips = flips[:, :-1].flip(-1) & (step[1:] < length)
-        # erasing everything is not a flip; that last column also keeps texts of one position from
-        # having none at all
-        flips = F.pad(flips, (0, 1))
-        count = torch.where(flips.any(-1), flips.int().argmax(-1) + 1, NEVER)
+        count = _first_step(flips, readout.content)
         erased = torch.where(step < count.unsqueeze(-1), attention.gather(-1, order), 0).sum(-1)
         counts.append(count)
         masses.append(torch.where(count > 0, erased, torch.nan))
     shape = scores.shape[:-1]
     return ErasureCounts(torch.stack(counts).reshape(shape), torch.stack(masses).reshape(shape))
+
+
+def turn_in_order(
+    readout: Readout, scores: Float[Tensor, "*samples batch seq"]
+) -> Int[Tensor, "*samples batch classes"]:
+    """How many positions must go, by descending score, until the answer to each class turns.
+
+    The answer is whether the class is the prediction. For the decision it turns where
+    `erase_in_order` has its flip; for every other class, where that class is ahead of all others.
+    What is said there of ties and of erasing everything holds here.
+
+    Args:
+        readout: of a linear decoder.
+        scores: rankings of its texts; whatever they are outside content.
+
+    Returns:
+        1 or more; −1 where nothing short of erasing everything turns it.
+    """
+    attention = readout.attention * readout.content
+    counts = []
+    for order in _removal_orders(readout, scores):
+        turns = _turns_by_summing(readout, attention, order.flip(-1))
+        of_classes = [_first_step(of_class, readout.content) for of_class in turns.unbind(1)]
+        counts.append(torch.stack(of_classes, -1))
+    return torch.stack(counts).reshape(*scores.shape[:-1], -1)
+
+
+def _removal_orders(
+    readout: Readout, scores: Float[Tensor, "*samples batch seq"]
+) -> Int[Tensor, "orders batch seq"]:
+    """Content positions by descending score, of tied ones the earlier first; then all others."""
+    rankings = scores.reshape(-1, *readout.attention.shape).double()
+    rankings = rankings.masked_fill(~readout.content, -torch.inf)
+    return rankings.sort(dim=-1, descending=True, stable=True).indices
+
+
+def _first_step(
+    holds: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Int[Tensor, "batch"]:
+    """After how many removals something holds for the first time; −1 where it never does.
+
+    Args:
+        holds: whether it does when an order's positions are kept from its far end up to each place.
+        content: the positions that are removed.
+    """
+    length = content.sum(-1, keepdim=True)
+    step = torch.arange(content.shape[-1], device=content.device)
+    # the n-th place from the end holds the position that is removed n-th: what is kept then is
+    # summed up one place before
+    holds = holds[:, :-1].flip(-1) & (step[1:] < length)
+    # nothing is left to decide by when everything is erased; that last column also keeps texts of
+    # one position from having none at all
+    holds = F.pad(holds, (0, 1))
+    return torch.where(holds.any(-1), holds.int().argmax(-1) + 1, NEVER)
 
 
 def _flips_by_summing(
@@ -216,6 +264,27 @@ def _flips_by_summing(
     ordered = advantage.gather(-1, backwards.unsqueeze(1).expand_as(advantage))
     threshold = least_lead(lead, readout.content).unsqueeze(-1)
     return (ordered.cumsum(-1) > threshold).any(1)
+
+
+def _turns_by_summing(
+    readout: Readout, attention: Weights, backwards: Int[Tensor, "batch seq"]
+) -> Bool[Tensor, "batch classes seq"]:
+    """Whether the answer to each class is another one when positions up to each place are kept."""
+    logits = readout.position_logits
+    assert logits is not None
+    decided = decision(readout)
+    turns = []
+    for rival in range(logits.shape[-1]):
+        ahead = -leads(logits, torch.full_like(decided, rival))
+        advantage = ahead * attention.unsqueeze(1)
+        ordered = advantage.gather(-1, backwards.unsqueeze(1).expand_as(advantage))
+        is_ahead = ordered.cumsum(-1) > least_lead(ahead, readout.content).unsqueeze(-1)
+        is_ahead[:, rival] = True  # of itself
+        turns.append(is_ahead.all(1))
+    turns_away = _flips_by_summing(readout, attention, backwards)
+    of_rivals = torch.stack(turns, 1)
+    is_decision = F.one_hot(decided, logits.shape[-1]).bool().unsqueeze(-1)
+    return torch.where(is_decision, turns_away.unsqueeze(1), of_rivals)
 
 
 def _flips_by_asking(

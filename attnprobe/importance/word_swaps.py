@@ -304,6 +304,15 @@ class WordEffects:
     first: Float[Tensor, "words classes"]
     second: Float[Tensor, "words classes"]
 
+    def of_class(self, number: int) -> "WordEffects":
+        """What each word does to one class and to all others together: two outcomes."""
+        outcomes = (torch.stack([half[:, number], -half[:, number]], -1) for half in self._halves)
+        return WordEffects(*outcomes)
+
+    @property
+    def _halves(self) -> tuple[Float[Tensor, "words classes"], Float[Tensor, "words classes"]]:
+        return self.first, self.second
+
     @cached_property
     def squared(self) -> Float[Tensor, "words"]:
         """Half of each word's squared effect, summed over classes; 0 to 1 but for noise.

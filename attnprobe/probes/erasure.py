@@ -311,28 +311,48 @@ def win_measurements(
     readout: Readout, sets: OvertakingSets, step: Float[Tensor, "batch classes"], nodes: int
 ) -> Iterator[Measurement]:
     """The fewest items after which each other class is ahead of every class, or bounds of it."""
+    wins = winning_sets(readout, sets.decision, nodes)
+    is_known = ~wins.bound.isnan()
+    yield Measurement("wins_size", torch.where(wins.size >= 0, wins.size, torch.nan), step)
+    yield Measurement("wins_bound", torch.where(wins.bound >= 0, wins.bound, torch.nan), step)
+    exact = (wins.size == wins.bound).double()
+    yield Measurement("wins_exact", torch.where(is_known, exact, torch.nan), step)
+
+
+@dataclass(frozen=True)
+class WinningSets:
+    """`WinningSet` of every text and class; NaN for the decision, which wins already."""
+
+    size: Float[Tensor, "batch classes"]
+    bound: Float[Tensor, "batch classes"]
+
+
+def winning_sets(readout: Readout, decided: Int[Tensor, "batch"], nodes: int) -> WinningSets:
+    """The smallest sets whose erasure makes each other class win, with a linear decoder.
+
+    Args:
+        readout: has position logits.
+        decided: the decisions.
+        nodes: branch-and-bound nodes per text and class before bounds stand as they are.
+    """
     logits = readout.position_logits
     assert logits is not None
-    size = torch.full(sets.size.shape, torch.nan, dtype=torch.float64, device=logits.device)
+    size = torch.full_like(logits[:, 0], torch.nan, dtype=torch.float64)
     bound = size.clone()
-    exact = size.clone()
     contributions = (readout.attention.unsqueeze(-1) * logits).cpu().numpy()
     scores = logits.cpu().numpy()
     content = readout.content.cpu().numpy()
-    for row, decided in enumerate(sets.decision.tolist()):
+    for row, decided_class in enumerate(decided.tolist()):
         inside = content[row]
         for rival in range(logits.shape[-1]):
-            if rival == decided:
+            if rival == decided_class:
                 continue
             smallest = _winning_set(
                 contributions[row][inside].T, scores[row][inside].T, rival, nodes
             )
-            size[row, rival] = smallest.size if smallest.size >= 0 else torch.nan
-            bound[row, rival] = smallest.bound if smallest.bound >= 0 else torch.nan
-            exact[row, rival] = smallest.size == smallest.bound
-    yield Measurement("wins_size", size, step)
-    yield Measurement("wins_bound", bound, step)
-    yield Measurement("wins_exact", exact, step)
+            size[row, rival] = smallest.size
+            bound[row, rival] = smallest.bound
+    return WinningSets(size, bound)
 
 
 def _winning_set(

@@ -51,6 +51,7 @@ BEYOND_CHANCE = Scale("share beyond chance", -2, 2)
 ROOM = Scale("share", 0, 2)
 AGREEMENT = Scale("share", -1, 1)
 STRENGTH = Scale("squared change of the probabilities, halved")
+SEVERAL_CLASSES = "three classes or more; of two the numbers are those of both"
 METRICS = (
     Metric(
         "swap_excess",
@@ -68,6 +69,15 @@ METRICS = (
     Metric("own_excess", BEYOND_CHANCE, "as swap_excess, in texts that keep most words"),
     Metric("own_room", ROOM, "as swap_room, in texts that keep most words"),
     Metric("own_strength", STRENGTH, "as swap_strength, in texts that keep most words"),
+    Metric(
+        "output_excess_{class}",
+        BEYOND_CHANCE,
+        "as swap_excess, for words that move the probability of this class, predicted or not",
+        higher_is_better=True,
+        only=SEVERAL_CLASSES,
+    ),
+    Metric("output_room_{class}", ROOM, "as swap_room, likewise", only=SEVERAL_CLASSES),
+    Metric("output_strength_{class}", STRENGTH, "as swap_strength, likewise", only=SEVERAL_CLASSES),
     Metric(
         "swap_excess_{importance}",
         BEYOND_CHANCE,
@@ -321,6 +331,7 @@ class Swaps(RankingProbe):
         own_shares = _shares(own_effects, content).masked_fill(~seen.cpu(), torch.nan)
         yield from _parts_of_share("swap", effects, shares, attention)
         yield from _parts_of_share("own", own_effects, own_shares, attention)
+        yield from _of_every_class(effects, content, seen, attention)
         for name, scores in self.scores(subject).items():
             excess = _excess(shares, as_weights(scores, seen))
             yield Measurement(f"swap_excess_{self.label(name)}", excess)
@@ -433,17 +444,34 @@ def _excess(
     return on_words - shares.nanmean(-1)
 
 
+def _of_every_class(
+    effects: Mapping[int, WordEffects],
+    content: Bool[Tensor, "batch seq"],
+    seen: Bool[Tensor, "batch seq"],
+    attention: Float[Tensor, "batch seq"],
+) -> Iterator[Measurement]:
+    """The numbers of the share, for the words that move each class; nothing of two classes."""
+    classes = max((effect.first.shape[-1] for effect in effects.values()), default=0)
+    if classes <= 2:
+        return
+    for number in range(classes):
+        of_class = {row: effect.of_class(number) for row, effect in effects.items()}
+        shares = _shares(of_class, content).masked_fill(~seen.cpu(), torch.nan)
+        yield from _parts_of_share("output", of_class, shares, attention, f"_class_{number}")
+
+
 def _parts_of_share(
     name: str,
     effects: Mapping[int, WordEffects],
     shares: Float[Tensor, "batch seq"],
     attention: Float[Tensor, "batch seq"],
+    suffix: str = "",
 ) -> Iterator[Measurement]:
     """Excess, room and strength of every text, the three numbers that its share is made of."""
-    yield Measurement(f"{name}_excess", _excess(shares, attention))
-    yield Measurement(f"{name}_room", 1 - shares.nanmean(-1))
+    yield Measurement(f"{name}_excess{suffix}", _excess(shares, attention))
+    yield Measurement(f"{name}_room{suffix}", 1 - shares.nanmean(-1))
     strength = {row: effect.strength for row, effect in effects.items()}
-    yield _column(f"{name}_strength", shares, strength)
+    yield _column(f"{name}_strength{suffix}", shares, strength)
 
 
 def _column(
@@ -492,6 +520,19 @@ def share_by_label(results: pd.DataFrame) -> pd.DataFrame:
             yield {"label": label.label} | _cells(label.part)
 
     return facet_table(results, "swaps", SHARE_METRICS, lines)
+
+
+def share_by_output(results: pd.DataFrame) -> pd.DataFrame:
+    """The same of every class, predicted or not, where there are three or more."""
+    classes = deciding_words.output_classes(results)
+    metrics = deciding_words.output_metrics(classes)
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        outputs = deciding_words.questions_of_outputs(rows, classes)
+        for part in deciding_words.shares_of_outputs(outputs):
+            yield {"class": part.predicted_class} | _cells(part)
+
+    return facet_table(results, "swaps", metrics, lines)
 
 
 def _cells(part: ShareOfClass) -> dict[str, object]:
@@ -543,6 +584,13 @@ READING = Reading(
             "The same by the label that is asked for, whether the answer is no or yes.",
             share_by_label,
             SHARE_METRICS,
+        ),
+        Tabulation(
+            "swaps_outputs",
+            "The same for every class, by the words that move its own probability, in all texts, "
+            "whatever class is predicted.",
+            share_by_output,
+            deciding_words.EVERY_OUTPUT,
         ),
     ),
 )

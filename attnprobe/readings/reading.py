@@ -15,6 +15,7 @@ from attnprobe.evidence.claims import Claim
 from attnprobe.readings.importances import Facts, importances_in
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import EVERY
+from attnprobe.results.pivot import class_of
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,9 @@ class HeatMap:
     """A metric with a number per position, which the page's browser and W&B show over the texts.
 
     Attributes:
-        metric: with steps, which are the positions; 0 to 1, or signed where it is `relative`.
-        title: a few words.
+        metric: with steps, which are the positions; 0 to 1, or signed where it is `relative`. One
+            that ends in `{class}` stands for a metric of every class.
+        title: a few words, in which `{name}` stands for the class's name.
         about: what the numbers are, in a sentence.
         relative: shaded relative to the text's largest number, where the numbers are no shares of a
             whole.
@@ -153,6 +155,26 @@ class HeatMap:
     title: str
     about: str
     relative: bool = False
+
+    def among(self, metrics: Sequence[str], classes: Sequence[str]) -> "list[HeatMap]":
+        """The heat maps that there are numbers of: itself, or one for each class.
+
+        Args:
+            metrics: that there are numbers of.
+            classes: their names; empty: they are called by their numbers.
+        """
+        start = self.metric.removesuffix("{class}")
+        if start == self.metric:
+            return [self] if self.metric in metrics else []
+        groups = [metric.removeprefix(start) for metric in metrics if metric.startswith(start)]
+        return [
+            replace(
+                self,
+                metric=start + group,
+                title=self.title.replace("{name}", class_of(group, classes)),
+            )
+            for group in sorted(groups, key=lambda group: int(group.removeprefix("class_")))
+        ]
 
 
 @dataclass(frozen=True)

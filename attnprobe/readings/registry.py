@@ -6,6 +6,7 @@ An installed package brings readings of its own probes by entry points of the gr
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -45,14 +46,19 @@ def present(numbers: Numbers) -> list[Reading]:
     return [reading for name, reading in readings().items() if name in probes]
 
 
-def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
-    """The heat maps that there are numbers of, with their probes."""
-    return [
-        (reading.probe, heat_map)
-        for reading in present(numbers)
-        for heat_map in reading.maps
-        if heat_map.metric in numbers.metrics(reading.probe)
-    ]
+def maps_in(numbers: Numbers, classes: Sequence[str] = ()) -> list[tuple[str, HeatMap]]:
+    """The heat maps that there are numbers of, with their probes.
+
+    Args:
+        numbers: of a run.
+        classes: names of its classes; empty: they are called by their numbers.
+    """
+    maps = []
+    for reading in present(numbers):
+        metrics = numbers.metrics(reading.probe)
+        for heat_map in reading.maps:
+            maps += [(reading.probe, shown) for shown in heat_map.among(metrics, classes)]
+    return maps
 
 
 def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:

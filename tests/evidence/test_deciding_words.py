@@ -6,6 +6,7 @@ import scipy
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.deciding_words import (
+    ALL_OUTPUTS_CLAIM,
     CLAIMS,
     FEWEST_TEXTS,
     GUARDS,
@@ -13,6 +14,7 @@ from attnprobe.evidence.deciding_words import (
     LINE,
     LOWEST_CLASS_CLAIM,
     LOWEST_LABEL_CLAIM,
+    LOWEST_OUTPUT_CLAIM,
     SHARE_CLAIM,
     Clusters,
     mean_reliability,
@@ -363,3 +365,38 @@ def test_a_table_whose_rows_ask_for_labels_is_judged_by_texts_and_labels():
     assert lowest.value == pytest.approx(0.1, abs=0.01)
     del results.attrs["asked_labels"]
     assert LOWEST_LABEL_CLAIM.measure(results) is None
+
+
+def test_of_every_class_predicted_or_not_a_text_counts_once():
+    parts = [
+        columns(share, strength=strength, seed=3)
+        for share, strength in ((0.9, 0.2), (0.2, 0.1), (0.6, 0.2))
+    ]
+    metrics = {}
+    for number, part in enumerate(parts):
+        metrics[f"output_excess_class_{number}"] = part.excess[0]
+        metrics[f"output_room_class_{number}"] = part.room[0]
+        metrics[f"output_strength_class_{number}"] = part.strength[0]
+    results = table("swaps", metrics)
+    evidence = ALL_OUTPUTS_CLAIM.measure(results)
+    joined = (
+        np.concatenate([getattr(part, name)[0] for part in parts])[None]
+        for name in ("excess", "room", "strength")
+    )
+    clusters = Clusters(np.tile(np.arange(100), 3))
+    expected = share_on_deciding_words(*joined, clusters=clusters)
+    assert (evidence.n, evidence.value) == (100, pytest.approx(expected.value, abs=1e-12))
+    assert evidence.low == pytest.approx(expected.low, abs=0.02)
+    lowest = LOWEST_OUTPUT_CLAIM.measure(results)
+    assert lowest.part == "class_1"
+    assert lowest.value == pytest.approx(parts[1].share.value, abs=1e-12)
+
+
+def test_a_class_that_no_word_moves_is_not_the_one_where_it_holds_least():
+    metrics = {}
+    for number, (share, strength) in enumerate(((0.9, 0.2), (0.8, 0.2), (-0.5, 0.001))):
+        part = columns(share, strength=strength)
+        metrics[f"output_excess_class_{number}"] = part.excess[0]
+        metrics[f"output_room_class_{number}"] = part.room[0]
+        metrics[f"output_strength_class_{number}"] = part.strength[0]
+    assert LOWEST_OUTPUT_CLAIM.measure(table("swaps", metrics)).part == "class_1"

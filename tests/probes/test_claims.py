@@ -79,6 +79,40 @@ def read_out(kind):
     }
 
 
+def for_classes(metrics, least=()):
+    """The same numbers of two classes, of which one has more room where `least` says so."""
+    columns = {}
+    for number in range(2):
+        for kind, values in metrics.items():
+            more = least if number else {}
+            columns[f"{kind}_class_{number}"] = values + dict(more).get(kind, 0)
+    return columns
+
+
+def of_orders(more, fewer, least=(), **fixed):
+    """As `needed`, by the names of the orders of every class."""
+
+    def metrics(x):
+        columns = {
+            f"turn_share_{name.removeprefix('removed_fraction_')}": values
+            for name, values in needed(more, fewer, **fixed)(x).items()
+            if name.startswith("removed")
+        }
+        columns.pop("turn_share_ignored", None)
+        return for_classes(columns | {"never_turns": 0 * x}, least)
+
+    return metrics
+
+
+def of_outputs(share, other):
+    """Two classes whose own words have so much of the weight beyond chance."""
+    columns = {}
+    for number, of_class in enumerate((share, other)):
+        for name, values in on_deciding_words("output", of_class).items():
+            columns[f"{name}_class_{number}"] = values
+    return columns
+
+
 # claim → the metrics of examples in which the claim's number is above its threshold as far as x is
 # above 0
 CASES = {
@@ -124,6 +158,32 @@ CASES = {
     ),
     ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
     ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
+    ("swaps", "weight_is_on_deciding_words_of_all_classes"): lambda x: of_outputs(0.4 + x, 0.4 + x),
+    ("swaps", "weight_is_on_deciding_words_of_each_class"): lambda x: of_outputs(0.4 + x, 0.9),
+    ("classes", "attention_beats_random_over_classes"): lambda x: of_orders("random", "attention")(
+        x + 0.02
+    ),
+    ("classes", "attention_beats_random_in_every_class"): lambda x: of_orders(
+        "random", "attention", {"turn_share_random": 0.3}
+    )(x + 0.02),
+    ("classes", "attention_closer_to_optimal_than_to_random_over_classes"): lambda x: of_orders(
+        "ignored", "attention", random=0.8, optimal=0.2
+    )(2 * x + 0.04),
+    ("classes", "attention_closer_to_optimal_than_to_random_in_every_class"): lambda x: of_orders(
+        "ignored", "attention", {"turn_share_random": 0.6}, random=0.8, optimal=0.2
+    )(2 * x + 0.04),
+    ("classes", "top_does_more_over_classes"): lambda x: for_classes(
+        {"top_effect": 0.301 + x, "other_effect": 0.3 + 0 * x}
+    ),
+    ("classes", "top_does_more_in_every_class"): lambda x: for_classes(
+        {"top_effect": 0.301 + x, "other_effect": 0.3 + 0 * x}, {"top_effect": 0.3}
+    ),
+    ("classes", "top_turns_more_over_classes"): lambda x: for_classes(
+        {"top_turns": 0.42 + x, "other_turns": 0.4 + 0 * x}
+    ),
+    ("classes", "top_turns_more_in_every_class"): lambda x: for_classes(
+        {"top_turns": 0.42 + x, "other_turns": 0.4 + 0 * x}, {"top_turns": 0.3}
+    ),
     ("labels", "labels_need_their_own_attention"): lambda x: {"other_label_tvd": 0.01 + x},
     ("readouts", "states_by_weight_tell_more"): read_out("states"),
     ("readouts", "words_by_weight_tell_more"): read_out("words"),

@@ -62,12 +62,15 @@ class Voting(Model):
         self.sees = sees
 
     def forward(self, batch):
-        score = torch.where(batch.content, self.votes[batch.ids], 0).sum(-1)
-        logits = torch.stack([torch.zeros_like(score), score], -1)
+        logits = self.logits_of(batch)
         seen = self.sees(batch)
         weights = torch.where(seen, self.focus(batch), 0.0).double()
         attention = weights / weights.sum(-1, keepdim=True)
         return Outputs(logits, attention, attention.log(), attention.unsqueeze(-1), seen)
+
+    def logits_of(self, batch):
+        score = torch.where(batch.content, self.votes[batch.ids], 0).sum(-1)
+        return torch.stack([torch.zeros_like(score), score], -1)
 
     def readout(self, batch, outputs):
         logits = outputs.logits.double()
@@ -76,7 +79,7 @@ class Voting(Model):
             outputs.content,
             batch.example_id,
             self.task,
-            decode=lambda weights: logits.expand(*weights.shape[:-1], 2),
+            decode=lambda weights: logits.expand(*weights.shape[:-1], self.classes),
         )
 
     def inputs(self, batch):
@@ -476,3 +479,69 @@ def test_a_text_of_one_word_has_no_number(both_ways):
     in_one_batch, _ = both_ways
     assert in_one_batch["swap_excess"][:3].isfinite().all()
     assert in_one_batch["swap_excess"][3].isnan()
+
+
+def test_each_of_two_outcomes_is_moved_as_far_as_both_are():
+    """The null: of two classes each one says what both say together."""
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(9, 1, generator=generator, dtype=torch.float64)
+    other_half = half + 0.3 * torch.randn(9, 1, generator=generator, dtype=torch.float64)
+    both = WordEffects(torch.cat([half, -half], 1), torch.cat([other_half, -other_half], 1))
+    for number in range(2):
+        of_class = both.of_class(number)
+        torch.testing.assert_close(of_class.squared, both.squared)
+        torch.testing.assert_close(of_class.shares, both.shares)
+        assert of_class.strength == pytest.approx(both.strength)
+
+
+def test_the_words_of_a_class_are_not_those_of_another_one():
+    """The first word moves class 0 at the cost of 1, the second 2 at the cost of 1 and of 0."""
+    effects = torch.tensor([[0.8, -0.8, 0.0], [-0.1, -0.5, 0.6], [0.0, 0.0, 0.0]]).double()
+    effect = WordEffects(effects, effects)
+    assert [effect.of_class(number).strongest for number in range(3)] == [0, 0, 1]
+    assert effect.of_class(2).shares.tolist() == pytest.approx([0, 1, 0])
+    assert effect.of_class(0).shares[1].item() == pytest.approx((0.1 / (0.8 / 3)) ** 2)
+    assert effect.of_class(1).shares.tolist() == pytest.approx([1, 1, 0])
+
+
+class VotingForThree(Voting):
+    """The same with a vote of each word for each of three classes."""
+
+    classes = 3
+
+    def logits_of(self, batch):
+        return torch.where(batch.content.unsqueeze(-1), self.votes[batch.ids], 0).sum(1)
+
+
+ON = {
+    "word of class 0": lambda batch: torch.where(batch.ids == 40, 1.0, 0.001),
+    "word of class 2": lambda batch: torch.where(batch.ids == 41, 1.0, 0.001),
+}
+
+
+@pytest.mark.parametrize("kind", ON)
+def test_attention_may_be_right_for_one_class_and_wrong_for_another(kind):
+    """One word of each text is for class 0 and against 1, another for class 2 and against both."""
+    draw = np.random.default_rng(0)
+    texts = []
+    for _ in range(60):
+        text = draw.integers(4, 34, 12)
+        places = draw.choice(12, 2, replace=False)
+        text[places] = 40, 41
+        texts.append([*text])
+    split = split_of(texts)
+    votes = torch.zeros(64, 3)
+    votes[40] = torch.tensor([1.0, -1.0, 0.0])
+    votes[41] = torch.tensor([-1.0, -1.0, 2.0])
+    numbers = measured(split, VotingForThree(votes, ON[kind]))
+    share = {}
+    for number in range(3):
+        metrics = [f"output_{part}_class_{number}" for part in ("excess", "room", "strength")]
+        columns = (numbers[metric].numpy()[None] for metric in metrics)
+        share[number] = share_on_deciding_words(*columns).value
+    if kind == "word of class 2":  # all three go by it
+        assert min(share.values()) > 0.95
+        return
+    assert share[1] > 0.95
+    assert share[2] < 0.3
+    assert share[2] < shared(numbers).value - 0.1 < share[1] - 0.2  # of all classes at once

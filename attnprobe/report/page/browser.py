@@ -271,7 +271,7 @@ def _maps_of(run: Run, columns: Sequence[str]) -> list[MetricSource]:
     """A run's heat maps; single layers and heads in the order of their numbers."""
     first, last = OWN_MAPS
     maps = [MetricSource(None, first)] if first.metric in columns else []
-    for probe, shown in maps_in(run.numbers):
+    for probe, shown in maps_in(run.numbers, run.manifest.get("classes", [])):
         file = run.files.file(table_file(probe))
         rows = read_rows([file], (), [shown.metric], columns=[SITE])
         sites = {site or "" for site in rows[SITE].unique().to_pylist()}

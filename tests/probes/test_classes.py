@@ -1,0 +1,260 @@
+"""Every class as a question: beside all subsets, plain loops, and answers that are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+
+from attnprobe.core.readout import Readout
+from attnprobe.evidence.claims import put_to_test
+from attnprobe.exact import shapley_values
+from attnprobe.probes.classes import Classes, class_table
+from attnprobe.probes.erasure import Erasure
+from attnprobe.readings.registry import readings
+from tests.probes.tables import subject_of, table, values
+from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
+
+LENGTHS = [6, 4, 2, 5, 3, 6, 6, 5]
+CLASSES = 4
+
+
+def small_texts(classes=CLASSES, seed=0):
+    """The readout of short texts between which a model can hardly decide."""
+    batch = toy_batch(LENGTHS, padding=1, classes=classes)
+    classifier = undecided(toy_classifier(classes=classes, spread=8, seed=seed), batch)
+    return toy_readout(classifier, batch)[1]
+
+
+def of_class(results, kind, row, number):
+    return results[f"{kind}_class_{number}"][row].item()
+
+
+def answer(weights, logits, number, kept):
+    """Whether a class is the prediction when these items are kept."""
+    sums = weights[kept] @ logits[kept]
+    return all(sums[number] > sums[rival] for rival in range(len(sums)) if rival != number)
+
+
+def in_small_texts(readout):
+    """Of every text its number, weights and logits, and every class with its answer."""
+    for row, length in enumerate(LENGTHS):
+        content = readout.content[row]
+        weights = readout.attention[row, content].numpy()
+        logits = readout.position_logits[row, content].numpy()
+        assert len(weights) == length
+        for number in range(logits.shape[1]):
+            yield row, weights, logits, number
+
+
+def smallest_by_enumeration(weights, logits, number):
+    """The fewest items whose erasure turns the answer to a class; None: no set does."""
+    items = range(len(weights))
+    is_predicted = answer(weights, logits, number, list(items))
+    for size in range(1, len(weights)):
+        for erased in itertools.combinations(items, size):
+            kept = [item for item in items if item not in erased]
+            if answer(weights, logits, number, kept) != is_predicted:
+                return size
+    return None
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_smallest_set_of_every_class_is_that_of_all_subsets(classes):
+    taken, brought, never = 0, 0, 0
+    for seed in range(3):
+        readout = small_texts(classes, seed)
+        results = values(Classes(), readout)
+        for row, weights, logits, number in in_small_texts(readout):
+            size = smallest_by_enumeration(weights, logits, number)
+            assert of_class(results, "turn_proved", row, number) == 1
+            assert of_class(results, "never_turns", row, number) == (size is None)
+            measured = of_class(results, "turn_size", row, number)
+            if size is None:
+                never += 1
+                assert np.isnan(measured)
+            else:
+                assert measured == size
+                share = of_class(results, "turn_share_optimal", row, number)
+                assert share == pytest.approx(size / len(weights))
+                is_predicted = answer(weights, logits, number, list(range(len(weights))))
+                taken += is_predicted
+                brought += not is_predicted
+    assert min(taken, brought, never) > 5
+
+
+def test_attentions_order_is_followed_one_item_at_a_time():
+    readout = small_texts()
+    results = values(Classes(), readout)
+    turned = 0
+    for row, weights, logits, number in in_small_texts(readout):
+        order = np.argsort(-weights, kind="stable")
+        is_predicted = answer(weights, logits, number, order)
+        steps = [
+            step
+            for step in range(1, len(order))
+            if answer(weights, logits, number, order[step:]) != is_predicted
+        ]
+        expected = steps[0] / len(order) if steps else np.nan
+        measured = of_class(results, "turn_share_attention", row, number)
+        assert measured == pytest.approx(expected, nan_ok=True)
+        turned += bool(steps)
+    assert turned > 10
+
+
+def test_single_erasures_are_those_of_a_plain_loop():
+    readout = small_texts()
+    results = values(Classes(), readout)
+    for row, weights, logits, number in in_small_texts(readout):
+        before = torch.tensor(weights @ logits).softmax(-1)[number].item()
+        is_predicted = answer(weights, logits, number, list(range(len(weights))))
+        effects, turns = [], []
+        for item in range(len(weights)):
+            kept = [other for other in range(len(weights)) if other != item]
+            left = weights[kept] @ logits[kept] / weights[kept].sum()
+            after = torch.tensor(left).softmax(-1)[number].item()
+            effects.append(jensenshannon([before, 1 - before], [after, 1 - after]) ** 2)
+            turns.append(answer(weights, logits, number, kept) != is_predicted)
+        top = int(weights.argmax())
+        for kind, numbers in (("effect", effects), ("turns", turns)):
+            others = [float(each) for item, each in enumerate(numbers) if item != top]
+            measured = of_class(results, f"top_{kind}", row, number)
+            assert measured == pytest.approx(float(numbers[top]), abs=1e-12)
+            measured = of_class(results, f"other_{kind}", row, number)
+            assert measured == pytest.approx(np.mean(others), abs=1e-12)
+
+
+def test_what_an_item_says_for_a_class_is_its_shapley_value_over_all_subsets():
+    readout = small_texts()
+    results = values(Classes(), readout)
+    signs = set()
+    for row, weights, logits, number in in_small_texts(readout):
+        bias = readout.unattended[row].numpy()
+        effect = logits - bias
+        rivals = [rival for rival in range(CLASSES) if rival != number]
+        margin = effect[:, number] - effect[:, rivals].mean(1)
+
+        subsets = np.arange(2 ** len(weights))[:, None] >> np.arange(len(weights)) & 1
+        kept = subsets * weights
+        game = (kept @ margin) / np.maximum(kept.sum(-1), 1e-300)
+        expected = shapley_values(torch.tensor(game)[None])[0]
+        measured = results[f"class_value_class_{number}"][row, readout.content[row]]
+        torch.testing.assert_close(measured, expected)
+        signs |= set(expected.sign().tolist())
+        against = weights[margin < 0].sum()
+        assert of_class(results, "against_mass", row, number) == pytest.approx(against)
+    assert signs >= {-1.0, 1.0}
+
+
+def test_of_two_classes_each_says_what_erasure_says_of_the_decision():
+    """The null: where there are only two answers, asking for every class changes nothing."""
+    batch = toy_batch(LENGTHS, padding=1, classes=2)
+    classifier = undecided(toy_classifier(classes=2, spread=8), batch)
+    subject = subject_of(classifier, batch)
+    readout = subject.readout
+    results = values(Classes(), readout)
+    erasure = values(Erasure(importances=["attention"]), subject)
+    for number in range(2):
+        same = {
+            f"turn_size_class_{number}": "removed_count_optimal",
+            f"turn_share_optimal_class_{number}": "removed_fraction_optimal",
+            f"turn_share_attention_class_{number}": "removed_fraction_attention",
+            f"never_turns_class_{number}": "never_flips",
+        }
+        for metric, published in same.items():
+            torch.testing.assert_close(results[metric], erasure[published].double(), equal_nan=True)
+    torch.testing.assert_close(results["class_value_class_0"], -results["class_value_class_1"])
+
+
+def known(attention, logits):
+    readout = Readout(
+        torch.tensor([attention], dtype=torch.float64),
+        torch.ones(1, len(attention), dtype=torch.bool),
+        torch.zeros(1, dtype=torch.int64),
+        position_logits=torch.tensor([logits], dtype=torch.float64),
+        unattended=torch.zeros(1, len(logits[0]), dtype=torch.float64),
+    )
+    return values(Classes(), readout)
+
+
+def test_a_text_whose_words_stand_for_a_class_each():
+    """The word of class 0 hides that of class 1, both that of class 2; nothing is for class 3."""
+    results = known(
+        [0.5, 0.3, 0.15, 0.05],
+        [[9.0, 0, 0, 0], [0, 9.0, 0, 0], [0, 0, 9.0, 0], [0, 0, 0, 0]],
+    )
+    sizes = [of_class(results, "turn_size", 0, number) for number in range(4)]
+    assert sizes[:3] == [1, 1, 2]
+    assert np.isnan(sizes[3])
+    assert [of_class(results, "never_turns", 0, number) for number in range(4)] == [0, 0, 0, 1]
+    assert [of_class(results, "against_mass", 0, number) for number in range(4)] == pytest.approx(
+        [0.45, 0.65, 0.8, 0.95]
+    )
+    # erasing the top word takes the prediction from class 0 and brings it to class 1 alone
+    assert [of_class(results, "top_turns", 0, number) for number in range(4)] == [1, 1, 0, 0]
+
+
+# The claims and the table
+
+TEXTS = 40
+
+
+def asked(**of_classes):
+    """A table in which every text has the same numbers, given as one per class, and a little."""
+    jitter = np.linspace(-0.01, 0.01, TEXTS)
+    fixed = ("never_turns", "turn_share_random")
+    metrics = {"predicted_class": np.arange(TEXTS) % 2.0}
+    for kind, numbers in of_classes.items():
+        for number, value in enumerate(numbers):
+            spread = 0 * jitter if kind in fixed else jitter
+            metrics[f"{kind}_class_{number}"] = value + spread
+    return table("classes", metrics)
+
+
+def evidence_of(name, results):
+    claims = {claim.name: claim for claim in readings()["classes"].claims}
+    (finding,) = put_to_test((claims[name],), results)
+    return finding.evidence
+
+
+def test_every_class_counts_and_the_class_where_it_holds_least_is_named():
+    results = asked(
+        turn_share_attention=[0.2, 0.7, 0.4],
+        turn_share_random=[0.6, 0.6, 0.6],
+        turn_share_optimal=[0.1, 0.1, 0.1],
+        never_turns=[0, 0, 0],
+    )
+    together = evidence_of("attention_beats_random_over_classes", results)
+    assert together.value == pytest.approx((0.4 - 0.1 + 0.2) / 3)
+    assert together.n == TEXTS
+    assert together.low > 0
+    lowest = evidence_of("attention_beats_random_in_every_class", results)
+    assert (lowest.part, lowest.value) == ("class_1", pytest.approx(-0.1))
+    middle = evidence_of("attention_closer_to_optimal_than_to_random_in_every_class", results)
+    assert middle.value == pytest.approx(0.35 - 0.7)
+
+
+def test_a_class_that_nothing_turns_has_no_order():
+    results = asked(
+        turn_share_attention=[0.2, np.nan],
+        turn_share_random=[0.6, np.nan],
+        never_turns=[0, 1],
+    )
+    for name in ("over_classes", "in_every_class"):
+        assert evidence_of(f"attention_beats_random_{name}", results).value == pytest.approx(0.4)
+
+
+def test_an_order_that_turns_no_class_needs_every_item():
+    results = asked(turn_share_attention=[np.nan], turn_share_random=[0.6], never_turns=[0])
+    assert evidence_of("attention_beats_random_over_classes", results).value == pytest.approx(-0.4)
+
+
+def test_the_table_tells_taking_from_bringing():
+    results = asked(class_probability=[0.6, 0.3], turn_size=[1.0, 4.0], top_effect=[0.3, 0.2])
+    built = class_table(results)
+    assert built["class"].tolist() == ["class 0", "class 0", "class 1", "class 1"]
+    assert built["the prediction is"].tolist() == ["taken from it", "brought to it"] * 2
+    assert built["texts"].tolist() == [TEXTS // 2] * 4
+    sizes = built["smallest set that turns it"].tolist()
+    assert sizes == pytest.approx([1, 1, 4, 4], abs=0.01)
