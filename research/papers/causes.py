@@ -1,8 +1,8 @@
 """What a difference from a published number comes from: two setups that differ in one thing.
 
-A cause is shown where changing it alone, in training or in data, moves the number towards the
-published one by more than the two intervals allow. Whatever was not changed in a pair of runs is no
-cause here.
+A cause is shown where changing it alone, in training or in data, to what the paper has, moves the
+number towards the published one by more than the two intervals allow. Whatever was not changed in a
+pair of runs is no cause here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,9 +85,9 @@ def cause_tests(cell: Cell, reference: Setup) -> list[CauseTest]:
         return []
     tests = []
     for after in cell.measured:
-        differences = reference.differences(after.setup)
-        if after.has_interval and len(differences) == 1:
-            tests.append(CauseTest(differences[0], cell.published, before, after))
+        cause = reference.cause_in(after.setup)
+        if cause and after.has_interval:
+            tests.append(CauseTest(cause, cell.published, before, after))
     return tests
 
 
@@ -133,11 +133,10 @@ def changed(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> list[Chang
         if setup is None or before is None:
             continue
         for after in cell.measured:
-            differences = setup.differences(after.setup)
-            if len(differences) == 1:
-                (name,) = differences
-                change = WORDS[name].format(getattr(after.setup, name))
-                pairs.append(Changed(f"{name}: {change}", cell, before, after))
+            cause = setup.cause_in(after.setup)
+            if cause:
+                value = WORDS[cause].format(getattr(after.setup, cause))
+                pairs.append(Changed(f"{cause}: {value}", cell, before, after))
     return pairs
 
 

@@ -29,6 +29,7 @@ NO_DATA = {
 }
 """Data set of a paper → why no run here has it."""
 RANDOM = "random vectors"
+ALL_TEXTS = "all texts"
 
 
 @dataclass(frozen=True, order=True)
@@ -44,7 +45,7 @@ class Setup:
 
     vectors: str = RANDOM
     epochs: int = 0
-    texts: str = "all texts"
+    texts: str = ALL_TEXTS
     loss: str = "equal"
 
     @classmethod
@@ -67,7 +68,7 @@ class Setup:
         return cls(
             vectors=RANDOM if vectors is None else Path(vectors).stem,
             epochs=training.get("training", {}).get("epochs", 0),
-            texts="; ".join(parts) or "all texts",
+            texts="; ".join(parts) or ALL_TEXTS,
             loss=str(data.get("class_weight") or "equal"),
         )
 
@@ -75,6 +76,27 @@ class Setup:
         """The fields in which two setups differ."""
         values = asdict(other)
         return [name for name, value in asdict(self).items() if value != values[name]]
+
+    def cause_in(self, other: "Setup") -> str:
+        """The field in which another setup is nearer to the paper's, if it differs in nothing else.
+
+        The papers start from pretrained vectors, train for as many epochs as here or more, and on
+        the whole corpus: what is changed away from that explains no difference.
+
+        Returns:
+            Empty where the other differs in several fields, in none, or away from the paper's.
+        """
+        differences = self.differences(other)
+        if len(differences) != 1:
+            return ""
+        (name,) = differences
+        is_nearer = {
+            "vectors": self.vectors == RANDOM,
+            "epochs": other.epochs > self.epochs,
+            "texts": other.texts == ALL_TEXTS,
+            "loss": True,
+        }
+        return name if is_nearer[name] else ""
 
 
 WORDS = {"vectors": "{}", "epochs": "{} epochs", "texts": "{}", "loss": "loss: {}"}

@@ -66,8 +66,13 @@ def guide_scores(directory: Path) -> pd.DataFrame:
         name = words
         if role == ADVERSARY:
             name += f" ({_adversary_in_words(runs['path'].iloc[0], members)})"
-        means = pd.DataFrame(tables).mean()
-        rows.append({"guided by": name, "seeds": len(tables)} | means.to_dict())
+        by_seed = pd.DataFrame(tables)
+        f1 = ", ".join(f"{value:.2f}" for value in by_seed["F1 of class 1"])
+        predicted = ", ".join(f"{value:.2f}" for value in by_seed["predicted class 1"])
+        row: dict[str, object] = {"guided by": name, "seeds": len(tables)}
+        row |= by_seed.mean().to_dict()
+        row |= {"F1 of class 1, seed by seed": f1, "predicted class 1, seed by seed": predicted}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -64,13 +64,13 @@ CONCLUSIONS = (
         "a random word",
     ),
     Conclusion(
-        "the order of the weights is the order of what erasing does",
+        "the order of the weights is the order of what erasing does; of words: of deleting them",
         "effects_follow_attention",
         "weights_follow_words",
         "all words alike",
     ),
     Conclusion(
-        "attention's order beats a random one",
+        "attention's order beats a random one; is its weight on the words that decide?",
         "attention_beats_random",
         "weight_is_on_deciding_words",
         "even weights, words swapped",

@@ -272,7 +272,7 @@ def answer_of(cells: Sequence[Cell]) -> str:
     all_models = {(cell.data, cell.model) for cell in possible}
     lines = [
         f"**Run so far**: {len(models)} of the {len(all_models)} models whose data are at hand, "
-        f"with {len(pairs):,} of {len(possible):,} published numbers. The other "
+        f"{_seeds(cells)}, with {len(pairs):,} of {len(possible):,} published numbers. The other "
         f"{len(cells) - len(possible):,} are of data that cannot be had."
     ]
     if pairs:
@@ -280,6 +280,17 @@ def answer_of(cells: Sequence[Cell]) -> str:
         lines += [_compared(comparison, shown) for comparison in COMPARISONS]
         lines.append(f"**Causes**: {_causes(cells, reference)}")
     return "\n".join(f"- {line}" for line in lines if line)
+
+
+def _seeds(cells: Sequence[Cell]) -> str:
+    """With how many seeds a model was run."""
+    counts = {measured.seeds for cell in cells for measured in cell.measured}
+    if not counts:
+        return "no run"
+    least, most = min(counts), max(counts)
+    if least == most:
+        return "one seed each" if most == 1 else f"{most} seeds each"
+    return f"{least} to {most} seeds each"
 
 
 def _compared(comparison: Comparison, pairs: Sequence[Beside]) -> str:
@@ -328,12 +339,12 @@ def jain_part(data: str, cells: Sequence[Cell], reference: Setup | None) -> str:
         return f"**{data}**: {len(cells)} published numbers, not run."
 
     setups = {measured.setup for cell in cells for measured in cell.measured}
-    in_order = [reference, *sorted(setups - {reference})]
+    in_order = [reference, *sorted(filter(reference.cause_in, setups))]
     names = headings(in_order)
     rows = []
     absent: Counter[str] = Counter()
     for cell in cells:
-        if not cell.measured:
+        if not any(cell.in_setup(setup) for setup in in_order):
             absent[cell.model] += 1
             continue
         row = {

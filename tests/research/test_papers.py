@@ -165,6 +165,23 @@ def test_setups_that_differ_in_two_things_test_neither():
     assert causes.explanation(compared, PLAIN) == "not explained: nothing tested"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        (PLAIN, STARTED, "vectors"),
+        (STARTED, PLAIN, ""),
+        (Setup(epochs=6), Setup(epochs=25), "epochs"),
+        (Setup(epochs=25), Setup(epochs=6), ""),
+        (Setup(texts="at most train 100"), PLAIN, "texts"),
+        (PLAIN, Setup(texts="at most train 100"), ""),
+        (PLAIN, Setup(loss="balanced"), "loss"),
+        (PLAIN, PLAIN, ""),
+    ],
+)
+def test_what_is_changed_away_from_the_papers_setup_is_no_cause(before, after, cause):
+    assert before.cause_in(after) == cause
+
+
 def test_a_number_that_agrees_needs_no_cause():
     compared = invented_cell(0.70, measured(PLAIN, 0.70, 0.02), measured(STARTED, 0.80, 0.02))
     assert causes.explanation(compared, PLAIN) == ""
