@@ -33,6 +33,7 @@ from attnprobe.probes.erasure import removal_share, winning_sets
 from attnprobe.readings.means import facet_table
 from attnprobe.readings.reading import HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import CLASSES, class_of, metrics_there, per_example
+from attnprobe.results.table import ends_of
 
 LOGIT = Scale("logit")
 METRICS = (
@@ -468,8 +469,9 @@ def class_table(results: pd.DataFrame) -> pd.DataFrame:
                     "texts": len(asked),
                 }
                 for kind in kinds:
-                    column = asked[f"{kind}_class_{number}"].to_numpy()
-                    line |= mean_in_columns(HEADINGS[kind], column)
+                    metric = f"{kind}_class_{number}"
+                    low, high = ends_of(results, "classes", metric)
+                    line |= mean_in_columns(HEADINGS[kind], asked[metric].to_numpy(), low, high)
                 yield line
 
     return facet_table(results, "classes", [*metrics, "predicted_class"] if numbers else [], lines)
