@@ -220,9 +220,9 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
         for headline in reading.headlines_of(results.outline(reading.probe))
     }
     rows = compare(results)
-    metrics = zip(rows["probe"], rows["metric"], strict=True)
+    metrics = pd.MultiIndex.from_frame(rows[["probe", "metric"]])
     rows = rows.assign(
-        reported=[reported[metric] for metric in metrics],
+        reported=metrics.map(reported),
         setup=rows["run_id"].map(setups),
         training=rows["run_id"].map(trainings),
     )

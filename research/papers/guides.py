@@ -70,7 +70,7 @@ def guide_scores(directory: Path) -> pd.DataFrame:
         f1 = ", ".join(f"{value:.2f}" for value in by_seed["F1 of class 1"])
         predicted = ", ".join(f"{value:.2f}" for value in by_seed["predicted class 1"])
         row: dict[str, object] = {"guided by": name, "seeds": len(tables)}
-        row |= by_seed.mean().to_dict()
+        row |= {str(score): mean for score, mean in by_seed.mean().items()}
         row |= {"F1 of class 1, seed by seed": f1, "predicted class 1, seed by seed": predicted}
         rows.append(row)
     return pd.DataFrame(rows)

@@ -89,12 +89,15 @@ class PretrainedEncoder(TextEncoder):
         self.overlap = overlap
         if sum(weights.numel() for weights in network.parameters()) >= LARGE:
             self.precision = torch.float32
-        self.size = self._checked_size()
+        self.size = self._checked_size(tokenizer.all_special_ids)
 
-    def _checked_size(self) -> int:
+    def _checked_size(self, special: Sequence[int]) -> int:
         """Read two pieces, by their numbers and by their vectors.
 
         What their states do not depend on, such as a pooler, is not trained.
+
+        Args:
+            special: pieces that stand for no part of a text, which are not read.
 
         Returns:
             The features of a state.
@@ -102,7 +105,6 @@ class PretrainedEncoder(TextEncoder):
         Raises:
             UserError: the network does not give each piece a state, or not the same by both ways.
         """
-        special = self.reader.tokenizer.all_special_ids
         ordinary = [piece for piece in range(len(special) + 2) if piece not in special]
         pieces = torch.tensor([ordinary[:2]])
         parameters = list(self.network.parameters())
