@@ -136,7 +136,7 @@ def changed(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> list[Chang
             cause = setup.cause_in(after.setup)
             if cause:
                 value = WORDS[cause].format(getattr(after.setup, cause))
-                pairs.append(Changed(f"{cause}: {value}", cell, before, after))
+                pairs.append(Changed(f"{cause} ({value})", cell, before, after))
     return pairs
 
 

@@ -157,9 +157,11 @@ class Kind:
     def __str__(self) -> str:
         parts = [f"{signed(self.median)} in the median of {self.count}"]
         if self.intervals:
-            parts.append(f"the published one in {self.inside} of {self.intervals} intervals")
+            parts.append(f"the published value lies in {self.inside} of {self.intervals} intervals")
         if self.pairs:
-            parts.append(f"{self.same_order} of {self.pairs} pairs of models in the same order")
+            parts.append(
+                f"two models stand in the published order in {self.same_order} of {self.pairs} pairs"
+            )
         return ", ".join(parts)
 
 
@@ -319,8 +321,8 @@ def _causes(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> str:
         before = counted["distance from the published number before"]
         after = counted["after"]
         words += (
-            f" With {change} the median distance from the published number goes from {before} to "
-            f"{after}, over {counted['cells run both ways']} numbers."
+            f" Changing {change} takes the median distance from the published number from "
+            f"{before} to {after}, over {counted['cells run both ways']} numbers."
         )
     return words
 

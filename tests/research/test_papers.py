@@ -214,7 +214,7 @@ def test_numbers_that_were_measured_both_ways_tell_how_far_a_change_moves_them()
     pairs = causes.changed(invented, {"sst": PLAIN})
     assert [pair.cell for pair in pairs] == invented[:2]
     (row,) = page.changes_table(pairs).to_dict("records")
-    assert row["changed"] == "vectors: glove"
+    assert row["changed"] == "vectors (glove)"
     assert row["distance from the published number before"] == "0.065"  # of 0.10 and 0.03
     assert row["after"] == "0.030"  # of 0.01 and 0.05
     assert row["nearer than before"] == "1 of 2"
