@@ -160,7 +160,7 @@ class Kind:
             parts.append(f"the published value lies in {self.inside} of {self.intervals} intervals")
         if self.pairs:
             parts.append(
-                f"two models stand in the published order in {self.same_order} of {self.pairs} pairs"
+                f"two models are in the published order in {self.same_order} of {self.pairs} pairs"
             )
         return ", ".join(parts)
 
