@@ -16,6 +16,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -124,7 +125,8 @@ class Readouts(Probe):
         class_number = np.searchsorted(classes, labels[rows])
         weight_of_class = len(rows) / (len(classes) * np.bincount(class_number))
         numbers["readout_weight"][rows] = weight_of_class[class_number]
-        for kind, features in features_of(model, split, rows, device).items():
+        matrices = features_of(model, split, rows, device)
+        for kind, features in CLOCK.track(matrices.items(), "fit", "read-outs", len(matrices)):
             prediction = out_of_fold(features, class_number, first_copy[rows], self.penalty)
             numbers[f"readout_{kind}"][rows] = prediction == class_number
         return numbers
@@ -149,7 +151,8 @@ def features_of(
     """Each of `KINDS` → a row of features for each of these texts."""
     by_attention = TextFeatures()
     equal = TextFeatures()
-    for part in short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE):
+    parts = short_enough(split.words.lengths[rows], most=POSITIONS_AT_ONCE)
+    for part in CLOCK.track(parts, "states of all texts", "batches"):
         with torch.no_grad():
             outputs = model(split[rows[part].tolist()].to(device))
         words = [split.words[row] for row in rows[part]]
@@ -237,7 +240,8 @@ def out_of_fold(
     predicted = np.full(len(labels), -1)
     distinct, place = np.unique(groups, return_index=True)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    for fitted_part, held_out_part in folds.split(distinct, labels[place]):
+    parts = folds.split(distinct, labels[place])
+    for fitted_part, held_out_part in CLOCK.track(parts, "folds", total=FOLDS):
         is_fitted = np.isin(groups, distinct[fitted_part])
         is_held_out = np.isin(groups, distinct[held_out_part])
         if len(np.unique(labels[is_fitted])) > 1:
