@@ -79,6 +79,11 @@ class Staged(metaclass=StagedType):
         """The logits under an attention, the module's own or another."""
         raise NotImplementedError
 
+    def logits(self, batch: Batch) -> Float[Tensor, "batch classes"]:
+        """What the three stages say of a batch of a `TextDataModule`."""
+        hidden = self.encode(batch.ids)
+        return self.decode(hidden, self.attend(hidden, batch.content))
+
     def read(self, batch: Any, rows: Int[Tensor, "batch"]) -> Batch:
         """A batch of the test loader as probes read it.
 

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -13,9 +14,10 @@ import pytest
 
 import attnprobe
 from attnprobe.results.directory import RunDirectory
+from tests.models.pretrained.families import checkpoint
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lightning.md").read_text(encoding="utf-8")
-SCRIPT, OTHER_BATCHES, METRICS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+SCRIPT, PRETRAINED, OTHER_BATCHES, METRICS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 (COMMAND,) = re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S)
 # few texts at a time, so that there are batches to share
 SHOWN = SCRIPT
@@ -98,6 +100,22 @@ def test_every_logger_has_the_headline_numbers(folder):
     assert {"permutation/median_tvd", "test_loss"} <= set(pd.read_csv(metrics))
     assert list((folder / "logs").rglob("events.out.tfevents*"))
     assert list(folder.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_a_pretrained_model_is_examined_as_the_page_says(folder, monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(folder)
+    (folder / "my_bert").symlink_to(checkpoint("distilbert", ("up", "down")))
+    quiet = 'accelerator="cpu", logger=False, enable_progress_bar=False, '
+    script = PRETRAINED.replace("L.Trainer(", f"L.Trainer({quiet}")
+    defined = {"__name__": "page"}
+    exec(compile(SHOWN, "lightning.md", "exec"), defined)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        warnings.filterwarnings("ignore", ".*LeafSpec.*")
+        exec(compile(script, "lightning.md", "exec"), defined)
+    assert set(numbers(folder / "pretrained").probe) == {"permutation", "performance"}
+    assert len(attnprobe.read_examples(folder / "pretrained")) == 131
 
 
 def test_the_other_code_of_the_page_runs(folder):
