@@ -129,8 +129,9 @@ def audit(arguments: Sequence[str]) -> None:
             audit_parser().error(
                 f"{word}: expected an option of this command, or a setting NAME=VALUE"
             )
-    with answering():
-        refuse_mistyped(options.fail_if)
+    if options.fail_if:
+        with answering():
+            refuse_mistyped(options.fail_if)
     overrides = overrides_of(options, settings)
     print(f"settings: {command_lines(overrides)}", flush=True)
     if options.archive is not None:

@@ -7,6 +7,9 @@ import pytest
 
 from attnprobe import __version__
 from attnprobe.cli.main import COMMANDS, main
+from attnprobe.core.printing import WIDTH
+from attnprobe.runs.run import run
+from tests.small_runs import SMALL, small_run
 
 HEAVY = ("torch", "lightning", "datasets", "spacy", "pandas", "scipy", "wandb", "matplotlib")
 WITHOUT = f"""
@@ -119,3 +122,43 @@ def test_run_looks_like_the_module_to_whoever_starts_it_again(monkeypatch):
     main(["run", "seed=1"])
     assert script.__spec__.name == "attnprobe.__main__"
     assert sys.argv[1:] == ["seed=1"]
+
+
+@pytest.fixture(scope="module")
+def folder_with_runs(tmp_path_factory):
+    """A folder with two finished runs and a file of texts."""
+    folder = tmp_path_factory.mktemp("narrow")
+    lines = [
+        f"the film was {('good', 'bad')[row % 2]} at number {row},{row % 2}" for row in range(80)
+    ]
+    (folder / "reviews.csv").write_text("\n".join(["review,stars", *lines]))
+    for seed in (0, 1):
+        run(small_run(folder / "runs", f"seed={seed}", "model=average", probes=PROBES))
+    return folder
+
+
+AUDIT = ("reviews.csv", "--text", "review", "--label", "stars", "--minutes", "1")
+PROBES = "[permutation,swaps]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", *SMALL, "model=average", f"probe={PROBES}", "seed=2"],
+        ["run", *SMALL, "model=average", f"probe={PROBES}", "seed=3", "verbose=true"],
+        ["report", "runs", "-o", "report.html"],
+        ["audit", *AUDIT, "--dry-run"],
+        ["audit", *AUDIT, "training.epochs=2", "data.embedding_size=12", "figures=false"],
+    ],
+    ids=["run", "verbose", "report", "dry", "audit"],
+)
+def test_no_line_without_a_terminal_is_wider_than_80_columns(
+    words, folder_with_runs, monkeypatch, capsys
+):
+    monkeypatch.chdir(folder_with_runs)
+    monkeypatch.setattr("sys.argv", ["attnprobe"])
+    monkeypatch.setattr("attnprobe.__main__.DRY_RUN", [])
+    main(words)
+    printed = capsys.readouterr()
+    wide = [line for line in (printed.out + printed.err).splitlines() if len(line) > WIDTH]
+    assert wide == []
