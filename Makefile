@@ -8,7 +8,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 .PHONY: run audit docs test test-fast faults test-slow test-anywhere test-numbers-again coverage fuzz lint format benchmark clean
 .DELETE_ON_ERROR:
 
-# half of the recipe's epochs, which answer the same questions alike: 14 s of processor time less
+# half of the recipe's epochs, which answer the same questions alike: 12 s of processor time less
 run: .venv/ready
 	$(BIN)/python -m attnprobe +experiment=jain_adversarial 'probe=[permutation,adversarial,skill,swaps]' training.epochs=4 figures=false on_finished=skip
 	@$(BIN)/python -m attnprobe.report 'runs/testbed/lstm_additive-seed0-*' -o runs/report.html
