@@ -23,6 +23,7 @@ from attnprobe.core.references import check_references
 from attnprobe.core.sanitise import visible
 from attnprobe.runs.answers import answer, readable
 from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
+from attnprobe.runs.plain_settings import check_plain_settings
 
 if TYPE_CHECKING:
     from attnprobe.runs.settings import Settings
@@ -156,6 +157,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         in a sweep the number that a search for settings optimises.
     """
     with CLOCK.step("read the settings"):
+        check_plain_settings(config)
         files_checked = _check_files(config)
     is_new = DRY_RUN or sweep or config.study is None
     if not is_new and _published_before(config):

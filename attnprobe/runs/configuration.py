@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import (
-    Checked,
     Choice,
     Count,
     Name,
@@ -20,7 +19,6 @@ from attnprobe.core.settings import (
     Positive,
     Section,
     SectionSettings,
-    Seed,
     Size,
     Whole,
     check_arguments,
@@ -34,6 +32,7 @@ from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.base import Probe
+from attnprobe.runs.plain_settings import PlainSettings, TrainingLength
 from attnprobe.runs.trackers import Tracker
 
 
@@ -66,25 +65,11 @@ class Stages(Section):
     patience: Count | None = None
 
 
-@dataclass(frozen=True)
-class Training(Section):
-    """How long a model is trained, and by which recipe.
+@dataclass(frozen=True, kw_only=True)
+class Training(TrainingLength):
+    """How long a model is trained, and by which recipe."""
 
-    Attributes:
-        epochs: at most so many; 0 takes a model as it is.
-        gradient_clip: largest norm of a step's gradient; None: any.
-        patience: epochs without a better one after which training stops; None: all are trained.
-        stop_at: value of the selection metric from which an epoch is good enough, and training
-            stops; None: none is.
-    """
-
-    settings_place: ClassVar[str] = "training"
-
-    epochs: Annotated[int, Ge(0), Le(1_000_000)]
-    gradient_clip: Positive | None
     recipe: Recipe
-    patience: Whole | None = None
-    stop_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -255,15 +240,13 @@ class SubmititLauncher(Launcher):
 
 
 @dataclass(frozen=True)
-class Configuration(metaclass=Checked):
+class Configuration(PlainSettings):
     """The settings of conf/config.yaml, every part of them constructed.
 
     `model` is `Stages`, or constructs a whole `attnprobe.models.trained.TrainedModel`; `study` is
     an `attnprobe.findings.studies.base.Study`. Their bases take seconds to import, which a mistake
     elsewhere need not wait for, so that the annotations of both say less.
     """
-
-    settings_place: ClassVar[str] = ""
 
     data: TextDataModule
     model: SectionSettings
@@ -275,16 +258,3 @@ class Configuration(metaclass=Checked):
     probe: Mapping[str, Probe]
     importance: Mapping[str, Importance]
     study: Part | None
-    experiment: Name
-    seed: Seed
-    output: str
-    run_dir: str | None
-    run: str | None
-    teacher: str | None
-    teacher_id: str | None
-    teacher_overrides: Sequence[str]
-    importances: Sequence[Name] | None
-    trusted: Sequence[str] | str
-    on_finished: Literal["error", "skip", "remeasure", "replace"] | None
-    figures: bool
-    verbose: bool

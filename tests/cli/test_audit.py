@@ -171,6 +171,9 @@ def test_files_columns_settings_and_options_are_answered_before_torch_is_there(
     [
         (["run", "run=nowhere"], "run=nowhere: no run of attnprobe there"),
         (["run", "data.batch_size=-3"], "data.batch_size=-3: expected a whole number"),
+        (["run", "seed=abc"], "seed=abc: expected a whole number of at least 0"),
+        (["run", "training.epochs=ten"], "training.epochs=ten: expected a whole number"),
+        (["run", "on_finished=never"], "on_finished=never: expected error, skip"),
         (["report", "nowhere"], "nowhere does not exist"),
         (["report"], "RUNS"),
         (["compare", "nowhere", "elsewhere"], "nowhere does not exist"),
