@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnprobe.cli.conditions import add_conditions, judge, names_in
 from attnprobe.cli.main import Parser, answering
+from attnprobe.core.printing import tell
 
 if TYPE_CHECKING:
     from attnprobe.findings.changes import Changes
@@ -79,7 +80,7 @@ def compare(arguments: Sequence[str]) -> None:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
         for letter, run in (("A", first), ("B", second)):
             warning = f"; {run.warning}" if run.warning else ""
-            print(f"{letter}: {run.directory}{warning}")
+            tell(f"{letter}: {run.directory}{warning}")
         show(changes, every=options.all)
         if options.output is not None:
             write_tables(changes, options.output)
@@ -152,12 +153,10 @@ def show(changes: "Changes", *, every: bool) -> None:
     unshared = ""
     if changes.first_only or changes.second_only:
         unshared = f" (A has {changes.first_only:,} others, B {changes.second_only:,})"
-    print(
-        f"texts in both: {changes.shared:,}{unshared}; another prediction for {changes.flipped:,}"
-    )
+    tell(f"texts in both: {changes.shared:,}{unshared}; another prediction for {changes.flipped:,}")
     for letter, sentence in zip("AB", changes.sentences, strict=True):
         if sentence:
-            print(f"{letter}: {sentence}")
+            tell(f"{letter}: {sentence}")
     show_verdicts(changes)
     show_numbers(changes, every=every)
     show_examples(changes)

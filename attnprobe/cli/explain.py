@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnprobe import __version__
 from attnprobe.cli.main import Parser, answering
+from attnprobe.core.printing import tell
 
 if TYPE_CHECKING:
     from attnprobe.report.notebook import Explanation
@@ -81,7 +82,7 @@ def explain(arguments: Sequence[str]) -> None:
         for row in explanation.to_dict("records"):
             print("\n".join(lines_of(row, vocabulary)))
         if run.sentence:
-            print(f"what the tests say: {run.sentence}")
+            tell(f"what the tests say: {run.sentence}")
         if options.html is not None:
             write_page(options.html, run, explanation)
 

@@ -60,6 +60,12 @@ def terminal_table(
     return table
 
 
+PUBLISHED = ("published", "difference")
+"""Columns of a data set that a paper has numbers of."""
+WIDTH_OF_PUBLISHED = 30
+"""Columns of the terminal that these take."""
+
+
 def print_summary(
     numbers: pd.DataFrame,
     *,
@@ -80,23 +86,19 @@ def print_summary(
     """
     stream = sys.stdout if stream is None else stream
     is_terminal = stream.isatty()
+    papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
     page = io.StringIO()
     console = Console(
         file=page,
         force_terminal=is_terminal,
-        width=None if is_terminal else 110,
+        width=None if is_terminal else WIDTH + (WIDTH_OF_PUBLISHED if papers else 0),
         color_system="auto" if is_terminal else None,
     )
-    papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
     right: dict[str, Any] = {"justify": "right", "no_wrap": True}
-    columns = {
-        "measure": {"overflow": "fold"},
-        "mean": right,
-        "95 % interval": right,
-        "published": right,
-        "difference": right,
-        "n": right,
-    }
+    columns = {"measure": {"overflow": "fold"}, "mean": right, "95 % interval": right}
+    if papers:
+        columns |= dict.fromkeys(PUBLISHED, right)
+    columns["n"] = right
     caption = Text("\n".join(f"published: {paper} ({REMARKS[paper]})" for paper in papers))
     table = terminal_table(columns, [], lines=is_terminal, caption=caption)
     names_runs = numbers["run_id"].nunique() > 1
@@ -110,7 +112,7 @@ def print_summary(
         for probe, probe_rows in rows.groupby("probe", sort=False):
             table.add_section()
             table.add_row(safe(str(probe), "bold cyan"))
-            _add_numbers(table, probe_rows, classes)
+            _add_numbers(table, probe_rows, classes, published=bool(papers))
     console.print(table)
     if directory is not None:
         console.print(safe(f"results: {os.fspath(directory)}"), soft_wrap=True)
@@ -119,8 +121,17 @@ def print_summary(
     stream.flush()
 
 
-def _add_numbers(table: Table, rows: pd.DataFrame, classes: Sequence[str]) -> None:
-    """Add a line per number; those of the classes only where these are few."""
+def _add_numbers(
+    table: Table, rows: pd.DataFrame, classes: Sequence[str], *, published: bool
+) -> None:
+    """Add a line per number; those of the classes only where these are few.
+
+    Args:
+        table: that is added to.
+        rows: of one probe.
+        classes: the names of the classes.
+        published: the table has the columns `PUBLISHED`.
+    """
     is_of_class = rows["group"] != "overall"
     if rows.loc[is_of_class, "group"].nunique() > MOST_CLASSES:
         rows = rows[~is_of_class]
@@ -129,14 +140,16 @@ def _add_numbers(table: Table, rows: pd.DataFrame, classes: Sequence[str]) -> No
         title = f"  {row['title']}"
         if row["group"] != "overall":
             title = f"    predicted {class_of(row['group'], classes)}"
-        table.add_row(
-            safe(title),
+        cells = [
             "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}",
             "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}",
-            "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
-            "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
-            f"{row['n']:,}" if row["n"] else "",
-        )
+        ]
+        if published:
+            cells += [
+                "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
+                "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
+            ]
+        table.add_row(safe(title), *cells, f"{row['n']:,}" if row["n"] else "")
 
 
 def data_notes(counts: Mapping[str, Any]) -> list[str]:
