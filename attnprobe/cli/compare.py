@@ -79,8 +79,9 @@ def compare(arguments: Sequence[str]) -> None:
         if options.no_text:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
         for letter, run in (("A", first), ("B", second)):
-            warning = f"; {run.warning}" if run.warning else ""
-            tell(f"{letter}: {run.directory}{warning}")
+            print(f"{letter}: {run.directory}")
+            if run.warning:
+                tell(f"{letter}: {run.warning}")
         show(changes, every=options.all)
         if options.output is not None:
             write_tables(changes, options.output)
