@@ -1,8 +1,10 @@
 """How often a verdict was right on models whose attention is known to be right or wrong.
 
 `calibration.parquet` has a row per trained model: what is known of its attention (`truth`), the
-chip that this package gave it, and its answer to every claim (`research.words`). All rates of the
-project are of these rows, by `rates`: those that verdicts cite, README's, and those of docs/.
+chip that this package gave it, and its answer to every claim (`research.words`);
+`calibration_labels.parquet` has the same of models with an attention for each label
+(`research.labels`). All rates of the project are of these rows, by `rates`: those that verdicts
+cite, README's, and those of docs/.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +23,12 @@ import scipy
 from attnprobe.evidence.statistics import CONFIDENCE, Interval, clopper_pearson
 from attnprobe.evidence.verdicts import Answer, Chip, Verdict
 from attnprobe.findings.lines import WORDS
+from attnprobe.findings.mechanisms import PER_LABEL
 from attnprobe.findings.members import CLAIM as SEEDS_ATTEND_ALIKE
 from attnprobe.results.files import record_of
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
+LABEL_CALIBRATION = Path(__file__).parent / "calibration_labels.parquet"
 NONE = "No track record exists for this kind of model and measurement."
 FALSE_ALARMS = 0.05
 """Share of wrong attentions of which a test may say yes."""
@@ -105,21 +109,43 @@ def without_record() -> Iterator[None]:
 
 def digest_of_record() -> str:
     """Stands for the content of the record that verdicts go by; empty where there is none."""
-    if not _USES_RECORD.get() or not CALIBRATION.exists():
+    if not _USES_RECORD.get():
         return ""
-    return record_of(CALIBRATION)["sha256"]
+    return "".join(record_of(path)["sha256"] for path in _shipped_tables())
+
+
+def _shipped_tables() -> list[Path]:
+    """The files of the record that are there."""
+    return [path for path in (CALIBRATION, LABEL_CALIBRATION) if path.exists()]
 
 
 def calibration() -> pd.DataFrame:
     """The answers of the shipped models (`answers_of`); no row within `without_record`."""
-    if _USES_RECORD.get() and CALIBRATION.exists():
+    if _USES_RECORD.get() and _shipped_tables():
         return _shipped_answers()
     return pd.DataFrame(columns=[*ABOUT_MODEL, *ABOUT_ANSWER])
 
 
 @cache
 def _shipped_answers() -> pd.DataFrame:
-    return answers_of(pq.read_table(CALIBRATION))
+    tables = [answers_of(pq.read_table(path)) for path in _shipped_tables()]
+    return pd.concat(tables, ignore_index=True)
+
+
+def of_same_sort(answers: pd.DataFrame, encoder: str) -> pd.DataFrame:
+    """The answers of models with an attention for each label, or of those without, as this one.
+
+    Args:
+        answers: see `answers_of`.
+        encoder: kind of the model.
+    """
+    is_per_label = answers["family"].astype(str).str.endswith(PER_LABEL)
+    return answers[is_per_label == encoder.endswith(PER_LABEL)]
+
+
+def units_of(encoder: str) -> str:
+    """What intervals of the rates of this kind of model are over."""
+    return "draws of texts" if encoder.endswith(PER_LABEL) else "rules"
 
 
 def answers_of(models: pa.Table) -> pd.DataFrame:
@@ -188,13 +214,16 @@ class Rate:
     over_models: Interval
     over_rules: Interval
 
-    @property
-    def words(self) -> str:
-        """Such as `95 % [83, 99] of 40 models of 12 rules`, the interval over rules."""
+    def words(self, units: str = "rules") -> str:
+        """Such as `95 % [83, 99] of 40 models of 12 rules`, the interval over rules.
+
+        Args:
+            units: what the rules are called (`units_of`).
+        """
         _, low, high = self.over_rules
         share = f"{100 * self.over_models.value:.0f} %"
         interval = f"[{100 * low:.0f}, {100 * high:.0f}]"
-        return f"{share} {interval} of {self.models} models of {self.rules} rules"
+        return f"{share} {interval} of {self.models} models of {self.rules} {units}"
 
 
 def rate(answers: pd.DataFrame, answer: str = YES) -> Rate:
@@ -337,7 +366,7 @@ def track_record(
         answers: instead of those of the shipped models.
     """
     all_answers = calibration() if answers is None else answers
-    rows = answers_to(claim, all_answers)
+    rows = answers_to(claim, of_same_sort(all_answers, encoder))
     rows = rows[(rows["criterion"] == criterion) & (rows["level"] == level)]
     records = {}
     for kind, models in rows.groupby("family", observed=True):
@@ -361,10 +390,10 @@ def _record_of_kind(kind: str, models: pd.DataFrame, level: str) -> TrackRecord 
         return None
 
     models_of_kind = ONE_CHECKPOINT.get(kind, "models of this kind")
-    on_right = rate(right)
+    units = units_of(kind)
     words = (
-        f"Track record on {models_of_kind}, intervals over rules: on right attention this test "
-        f"said yes in {on_right.words}"
+        f"Track record on {models_of_kind}, intervals over {units}: on right attention this test "
+        f"said yes in {rate(right).words(units)}"
     )
     no_tells = not rate(right, NO).over_rules.low > FALSE_NOES
     if is_unknown:
@@ -372,7 +401,7 @@ def _record_of_kind(kind: str, models: pd.DataFrame, level: str) -> TrackRecord 
         return TrackRecord(words, no_tells=no_tells)
     on_wrong = rate(wrong)
     return TrackRecord(
-        f"{words}, on wrong attention in {on_wrong.words}.",
+        f"{words}, on wrong attention in {on_wrong.words(units)}.",
         yes_tells=not on_wrong.over_rules.low > FALSE_ALARMS,
         no_tells=no_tells,
         supports=True,
@@ -420,7 +449,8 @@ def errors_of(
         return ""
     truth = "wrong" if answer == YES else "right"
     all_answers = calibration() if answers is None else answers
-    rows = answers_to(CHIP, all_answers, "audit" if is_audit else "run")
+    same_sort = of_same_sort(all_answers, encoder)
+    rows = answers_to(CHIP, same_sort, "audit" if is_audit else "run")
     rows = rows[rows["truth"] == truth]
     if rows.empty:
         return "How often this answer is wrong is not known: no model was tried."
@@ -432,7 +462,7 @@ def errors_of(
     return (
         f"Of {told.models} models whose attention is known to be {truth}{unmeasured}, {told.count} "
         f"got {CHIPS_OF_ANSWER[answer]} in {asked}: {100 * told.over_models.value:.0f} % "
-        f"[{low:.0f}, {high:.0f}] over {told.rules} rules{remark}."
+        f"[{low:.0f}, {high:.0f}] over {told.rules} {units_of(encoder)}{remark}."
     )
 
 

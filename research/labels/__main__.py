@@ -1,4 +1,7 @@
-"""`python -m research.labels codes FOLDER`, `… plain FOLDER SOURCE` or `… long`: a table each."""
+"""`python -m research.labels codes FOLDER`, `… plain FOLDER SOURCE` or `… long`: a table each.
+
+`… ship FOLDER` makes the rows of `codes` the record that verdicts cite.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -11,6 +14,7 @@ from attnprobe.findings.track_record import CHIP, answers_of, answers_to, rates
 from research.labels.codes import ask_models
 from research.labels.long import CHANGE_TEXTS, ENCODERS, PROBES, SIZES, Case, costs_of_cases, growth
 from research.labels.plain import MODELS, compare_trainings
+from research.labels.record import ship_record
 from research.markdown import markdown
 from research.words.rows import rows_of, table_of
 
@@ -22,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table = options.carry_out(options)
     except UserError as error:
         raise SystemExit(f"research.labels: {error}") from None
-    print(markdown(table.round(3)))
+    if table is not None:
+        print(markdown(table.round(3)))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,6 +42,10 @@ def parser() -> argparse.ArgumentParser:
 
     codes = commands.add_parser("codes", parents=[trained], help="verdicts on planted codes")
     codes.set_defaults(carry_out=codes_table)
+
+    ship = commands.add_parser("ship", help="ship the rows of codes, and write the page")
+    ship.set_defaults(carry_out=lambda options: ship_record(options.folder))
+    ship.add_argument("folder", type=Path, help="that of codes")
 
     plain = commands.add_parser("plain", parents=[trained], help="beside a plain loop")
     plain.set_defaults(carry_out=plain_table)

@@ -168,6 +168,15 @@ def line_of_minilm(heads):
     return line_of(placement, encoder=encoder)
 
 
+@pytest.mark.parametrize(
+    ("decoder", "kind"), [("LabelDecoder", "cnn per label"), ("LinearDecoder", "cnn")]
+)
+def test_a_model_with_an_attention_for_each_label_is_a_kind_of_its_own(decoder, kind):
+    parts = {"encoder": "CNNEncoder", "decoder": decoder}
+    model = {part: {"_target_": f"attnprobe.models.{part}s.{name}"} for part, name in parts.items()}
+    assert encoder_of({"training": {"model": model}}) == kind
+
+
 @pytest.fixture
 def minilm_record(monkeypatch):
     """The test of words has a track record on MiniLM alone."""

@@ -1,0 +1,92 @@
+"""The record of models of planted codes: its grid, its answers, and what is shipped of it."""
+
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+
+from attnprobe.evidence.deciding_words import ShareOfClass, ShareOfLabel
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.findings.track_record import (
+    ANSWER_OF_VERDICT,
+    LABEL,
+    LABEL_CALIBRATION,
+    UNASKED,
+    answers_of,
+    answers_to,
+    calibration,
+)
+from attnprobe.runs.composition import composed, composing
+from research.labels.codes import ATTENTIONS, RULES, Model, answer_about, models
+from research.labels.plain import MODELS
+from research.labels.record import PAGE, with_record
+
+
+@pytest.mark.parametrize("encoder", MODELS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_model_of_planted_codes_can_be_composed(tmp_path, encoder, attention):
+    model = Model("negated signs", encoder, attention, draw=3)
+    with composing():
+        config = composed(model.overrides(tmp_path))
+    assert config.data.source.negated == RULES["negated signs"].negated
+    assert (config.seed, config.data.source.seed) == (3, 3)
+    assert config.model.attention.get("column", "") == ATTENTIONS[attention].column
+
+
+def test_models_come_rule_by_rule_in_whole_draws():
+    order = list(models(MODELS, [0, 1]))
+    assert len({model.name for model in order}) == len(order) == 2 * 2 * len(RULES) * 5
+    first = order[: len(order) // len(RULES)]
+    assert {model.rule for model in first} == {next(iter(RULES))}
+    assert [model.draw for model in first] == sorted(model.draw for model in first)
+
+
+def share_of(answer):
+    """A label whose share gets this answer."""
+    share = {
+        "yes": Evidence(0.8, 0.7, 0.9, 30),
+        "no": Evidence(0.1, 0.0, 0.2, 30),
+        "open": Evidence(0.4, 0.3, 0.5, 30),
+    }.get(answer, Evidence(0.8, 0.7, 0.9, 30))
+    weight = Evidence(0.1 if answer == UNASKED else 0.9, 0, 1, 30)
+    return ShareOfLabel("code0", ShareOfClass(0, 30.0, weight, share))
+
+
+@pytest.mark.parametrize("answer", ["yes", "no", "open", UNASKED])
+def test_the_answer_about_a_label_is_counted_as_that_of_a_claim(answer):
+    row = answer_about(share_of(answer))
+    assert row["claim"] == LABEL
+    answers = {str(verdict): told for verdict, told in ANSWER_OF_VERDICT.items()}
+    assert answers[row["verdict"]] == answer
+    weak = replace(share_of("no").part, texts=3.0)  # too few for an answer
+    assert answers[answer_about(ShareOfLabel("code0", weak))["verdict"]] == UNASKED
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return pq.read_table(LABEL_CALIBRATION)
+
+
+def test_the_page_says_what_the_shipped_rows_say(shipped):
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_record(page, shipped) == page
+
+
+def test_every_model_is_there_once_and_right_and_wrong_are_so_by_its_facts(shipped):
+    rows = shipped.to_pandas()
+    assert not rows[["kind", "encoder", "attention", "draw"]].duplicated().any()
+    assert set(rows["kind"]) <= set(RULES)
+    of_kind = rows.groupby(["kind", "encoder"])["draw"].nunique()
+    assert of_kind[next(iter(RULES))].min() == 5
+    assert (rows.loc[rows["truth"] == "right", "rightness"] >= 0.8).all()
+    assert (rows.loc[rows["truth"].isin(["right", "wrong"]), "balanced_accuracy"] >= 0.9).all()
+    assert (rows.loc[rows["truth"] == "wrong", "rightness"] < 0.4).all()
+
+
+def test_verdicts_read_the_shipped_rows(shipped):
+    own = answers_of(shipped)
+    read = calibration()
+    of_labels = read[read["family"].isin(own["family"].unique())]
+    assert len(of_labels) == len(own)
+    trained = [truth for truth in shipped["truth"].to_pylist() if truth != "failed"]
+    assert len(answers_to(LABEL, of_labels)) == 4 * len(trained)  # labels of a model
