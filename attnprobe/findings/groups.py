@@ -113,7 +113,7 @@ class Group:
             quality = run.quality
             if quality is None or quality.better_than_guessing:
                 continue
-            reason = quality.in_short
+            reason = quality.in_short()
             if quality.only is not None:
                 reason = f"it says {quality.only} of every text, {reason}"
             return f"seed {run.seed}: {reason}" if len(self.runs) > 1 else reason

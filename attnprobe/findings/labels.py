@@ -2,7 +2,22 @@
 
 from attnprobe.evidence.deciding_words import SHARE_METRICS, ShareOfClass, labels_in
 from attnprobe.findings.groups import Run
-from attnprobe.results.pivot import ASKED_LABELS
+from attnprobe.results.pivot import ASKED, ASKED_LABELS
+
+
+def labels_asked_for(run: Run) -> list[str]:
+    """The labels that test rows ask for, by name; none where rows ask for no labels."""
+    of_runs = run.numbers.attrs.get(ASKED_LABELS, {}).values()
+    return sorted({label for labels in of_runs for label in labels.values()})
+
+
+def texts_asked_for_labels(run: Run) -> int | None:
+    """How many texts are asked for labels; None where rows ask for none."""
+    asked = run.numbers.attrs.get(ASKED_LABELS, {})
+    if not asked:
+        return None
+    further_rows = run.numbers.attrs.get(ASKED, {})
+    return sum(len(labels) - len(further_rows.get(run_id, {})) for run_id, labels in asked.items())
 
 
 def answers_of_labels(run: Run) -> dict[str, str] | None:

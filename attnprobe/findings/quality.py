@@ -69,12 +69,15 @@ class Quality:
             f"asked for: more than {self.asked:.3f}"
         )
 
-    @property
-    def in_short(self) -> str:
-        """The accuracy with its interval, beside that of always naming the largest class."""
+    def in_short(self, units: str = "test texts") -> str:
+        """The accuracy with its interval, beside that of always naming the largest class.
+
+        Args:
+            units: what is counted.
+        """
         return (
             f"{percent(self.accuracy)} [{100 * self.low:.0f}, {100 * self.high:.0f}] right on "
-            f"{self.n:,} test texts; always naming the largest class: {percent(self.majority)}"
+            f"{self.n:,} {units}; always naming the largest class: {percent(self.majority)}"
         )
 
     @property

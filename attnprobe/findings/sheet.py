@@ -10,6 +10,7 @@ from attnprobe.evidence.verdicts import Answer, Chip, Verdict
 from attnprobe.findings.chip import doubt_of
 from attnprobe.findings.groups import Group, Run
 from attnprobe.findings.judgement import Card, Judgement, Summary
+from attnprobe.findings.labels import labels_asked_for, texts_asked_for_labels
 from attnprobe.findings.lines import NECESSITY, STABILITY, WORDS, Line
 from attnprobe.findings.mechanisms import encoder_of, model_setting
 from attnprobe.findings.track_record import errors_of
@@ -231,7 +232,11 @@ def data_in_words(run: Run) -> str:
     if rows:
         sentences.append(f"{rows}.")
     names = [str(name) for name in run.manifest.get("classes", ())]
-    if names:
+    labels = labels_asked_for(run)
+    if labels:
+        answers = " or ".join(names)
+        sentences.append(f"A row is a text and one of {len(labels)} labels, answered {answers}.")
+    elif names:
         more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
         sentences.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}.")
     finished = str(run.manifest.get("finished", ""))[:10]
@@ -275,7 +280,11 @@ def accuracy_in_words(run: Run) -> str:
     """The accuracy with its interval, beside that of always naming the largest class."""
     if run.quality is None:
         return "Not one number here: a text may have several labels, or candidates of its own."
-    return f"{run.quality.in_short}."
+    texts = texts_asked_for_labels(run)
+    if texts is None:
+        return f"{run.quality.in_short()}."
+    units = f"answers about labels of {texts:,} test texts"
+    return f"{run.quality.in_short(units)}."
 
 
 # What was found

@@ -167,7 +167,7 @@ def test_a_real_runs_page_begins_with_answer_model_data_quality_and_warnings(
     assert f"weights sha256 {manifest['files']['model.safetensors']['sha256'][:12]}." in first
     assert "190 of 190 rows used, 30 of them to test. 2 classes: negative, positive." in first
     assert f"Tested on {manifest['finished'][:10]}." in first
-    assert quality_of(small_directory).in_short in first.replace("\N{NO-BREAK SPACE}%", " %")
+    assert quality_of(small_directory).in_short() in first.replace("\N{NO-BREAK SPACE}%", " %")
     checks = manifest["data_section"]["checks"]
     assert all((check["name"] in first) >= check["warns"] for check in checks)
     assert all(check["sentence"] in below for check in checks)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.sheet import accuracy_in_words, data_in_words
 from attnprobe.report.page.build import write_report
 from attnprobe.results.table import read_examples
 from attnprobe.runs.run import run
@@ -93,3 +95,12 @@ def test_the_list_can_be_sorted_by_the_label(visit, page):
     assert set(driver.execute_script(names)) == {"code0: "}
     driver.execute_script("document.querySelector('#browser-by-measure button').click()")
     assert set(driver.execute_script(names)) == {"code2: "}
+
+
+def test_the_sheet_counts_texts_and_what_they_are_asked_apart(directory):
+    finished = read_run(directory)
+    texts = len(read_examples(directory)) // 3
+    assert "A row is a text and one of 3 labels, answered no or yes." in data_in_words(finished)
+    assert f"right on {3 * texts} answers about labels of {texts} test texts" in accuracy_in_words(
+        finished
+    )
