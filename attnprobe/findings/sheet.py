@@ -306,14 +306,30 @@ def advice_of(card: Card) -> str:
         return SHOW
     instead = " ".join(f"{method}." for method in card.summary.instead)
     if card.chip is Chip.CARE:
-        doubt = doubt_of(card.judgements)
-        is_untrained = _line(card, STABILITY).answer is Answer.UNTESTED
-        is_ready = not is_untrained or (doubt is not None and doubt.is_grave)
-        advice = SHOW_WITH_ANSWER if is_ready else TRAIN_AGAIN
-        return f"{advice} Better: {instead[0].lower()}{instead[1:]}" if instead else advice
-    advice = DO_NOT_SHOW if card.chip is Chip.NO else _what_is_lacking(card)
-    remedy = instead or ("" if card.chip is Chip.UNSHOWN or is_audited(card) else COMPARE)
-    return f"{advice} {remedy}".strip()
+        return _advice_with_care(card, instead)
+    if card.chip is Chip.UNSHOWN:
+        return f"{_what_is_lacking(card)} {instead}".strip()
+    # an audit has looked for something better already
+    if not instead and not is_audited(card):
+        instead = COMPARE
+    return f"{DO_NOT_SHOW} {instead}".strip()
+
+
+def _advice_with_care(card: Card, instead: str) -> str:
+    """What to do with a yes that something speaks against.
+
+    Args:
+        card: with the chip *With care*.
+        instead: what is better than the attention, in sentences; or empty.
+    """
+    doubt = doubt_of(card.judgements)
+    has_grave_doubt = doubt is not None and doubt.is_grave
+    has_one_training = _line(card, STABILITY).answer is Answer.UNTESTED
+    # another training settles what was not looked at, and no grave doubt
+    advice = TRAIN_AGAIN if has_one_training and not has_grave_doubt else SHOW_WITH_ANSWER
+    if not instead:
+        return advice
+    return f"{advice} Better: {instead[0].lower()}{instead[1:]}"
 
 
 def _what_is_lacking(card: Card) -> str:

@@ -21,6 +21,7 @@ import yaml
 from typing_extensions import TypedDict
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import visible
 
 # Files that somebody else may have written: read in bounded time and memory, and as plain data.
 # Whatever is wrong with one ends in one `UserError` that names it. A file that is not there raises
@@ -65,15 +66,21 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
 class DamagedRun(UserError):
     """A file of a run is missing, cut off, changed, or of another program.
 
-    The message names it and says what to do.
+    Attributes:
+        problem: names the file, and says what is wrong with it.
     """
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{problem}. {remedy}" if remedy else problem)
+        self.problem = visible(problem)
 
 
 def damaged(path: str | os.PathLike, reason: str) -> DamagedRun:
     """The error that names a damaged file."""
     return DamagedRun(
-        f"{path} is damaged: {reason}. Copy the run again from where it came, or give its command "
-        f"again with on_finished=replace to train and measure it again"
+        f"{path} is damaged: {reason}",
+        "Copy the run again from where it came, or give its command again with "
+        "on_finished=replace to train and measure it again",
     )
 
 
@@ -197,8 +204,8 @@ def read_sealed(path: Path) -> dict[str, Any]:
     if SEAL not in content:
         raise DamagedRun(
             f"{path} has no checksum: it is of another program, damaged, or of an earlier "
-            f"attnprobe, whose runs cannot be checked. Leave it out, or make the run again in "
-            f"another folder (output=…)"
+            f"attnprobe, whose runs cannot be checked",
+            "Leave it out, or make the run again in another folder (output=…)",
         )
     end = f',\n  "{SEAL}": "{content[SEAL]}"\n}}\n'.encode("utf-8", "surrogatepass")
     rest = raw.removesuffix(end) + b"\n}"

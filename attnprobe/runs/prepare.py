@@ -120,15 +120,19 @@ def missing_files(
         if not _is_current(probe, manifest, settings):
             missing.append(table_file(probe))
     for name in requested:
-        if name in missing:
-            continue
-        try:
-            run.verify([name])
-        except DamagedRun as error:  # it can be measured again
+        if name not in missing and not _is_sound(run, name):
             missing.append(name)
-            problem = error.args[0].split(". Copy")[0]
-            print(f"attnprobe: {problem}. It is measured again", file=sys.stderr, flush=True)
     return missing
+
+
+def _is_sound(run: OwnRunDirectory, name: str) -> bool:
+    """Whether a file is as it was written; else the user is told that it is measured again."""
+    try:
+        run.verify([name])
+    except DamagedRun as error:
+        print(f"attnprobe: {error.problem}. It is measured again", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def _refuse_other_settings(
