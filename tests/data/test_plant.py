@@ -13,6 +13,10 @@ from attnprobe.data.testbed import generate_reviews
 from tests.data.toys import ready
 
 
+# what a bag of words learns of thousands of planted texts
+pytestmark = pytest.mark.whole
+
+
 def reviews(count, seed):
     rows = list(generate_reviews(count, seed))
     return {"text": [row["text"] for row in rows], "label": [row["label"] for row in rows]}

@@ -84,7 +84,7 @@ def test_quick_probes_have_a_forecast_only_for_pretrained_models(monkeypatch, ca
     assert forecast_of(capsys, quick) == ""
     assert quick.time == 0
     pretrained = toy_classifier()
-    monkeypatch.setattr(type(pretrained), "reader", "pieces")
+    pretrained.reader = "pieces"
     assert forecast_of(capsys, quick, pretrained) != ""
 
 

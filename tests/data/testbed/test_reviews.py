@@ -21,6 +21,8 @@ from tests.data.testbed.interpreter import (
     units,
 )
 
+# a campaign: 1,500 reviews for every setting of the grammar
+pytestmark = pytest.mark.whole
 SETTINGS = [
     {},
     dict.fromkeys(
