@@ -12,7 +12,6 @@ from attnprobe.data.plant import CONTEXT, KINDS, WORDS, planted_words
 from attnprobe.data.testbed import generate_reviews
 from tests.data.toys import ready
 
-
 # what a bag of words learns of thousands of planted texts
 pytestmark = pytest.mark.whole
 

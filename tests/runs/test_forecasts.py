@@ -85,6 +85,7 @@ def test_quick_probes_have_a_forecast_only_for_pretrained_models(monkeypatch, ca
     assert quick.time == 0
     pretrained = toy_classifier()
     pretrained.reader = "pieces"
+    pretrained.encoder.inputs = lambda batch: pretrained.embedding(batch.ids)
     assert forecast_of(capsys, quick, pretrained) != ""
 
 
