@@ -204,7 +204,7 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
         The rows of `compare` with the columns `reported`, the published metric, and `setup`.
     """
     if not places:
-        return pd.DataFrame(columns=["data", "model", "reported", "group", "setup"])
+        return pd.DataFrame(columns=["data", "model", "reported", "group", "setup", "published"])
     setups = {}
     trainings = {}
     for path in find_runs(list(places)):
@@ -231,7 +231,11 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
 
 
 def _measured_numbers(rows: pd.DataFrame) -> dict[tuple[str, ...], list[Measured]]:
-    """Data, model, published metric, group → a number for each setup."""
+    """Data, model, published metric, group → a number for each setup.
+
+    Runs of other models, such as a study's guided ones, may be there as well.
+    """
+    rows = rows[rows["published"].notna()]
     numbers: dict[tuple[str, ...], list[Measured]] = {}
     columns = ["data", "model", "reported", "group"]
     for names, of_cell in rows.groupby(columns, observed=True):
