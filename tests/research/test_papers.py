@@ -107,7 +107,9 @@ def test_runs_of_one_seed_are_no_sample_of_seeds(tmp_path):
 
 def test_models_that_no_paper_reports_may_be_there_any_number_of_times(tmp_path):
     for name, count in (("near", 60), ("far", 40)):
-        invented_run(tmp_path, name, model="average_guided", count=count, training={})
+        invented_run(
+            tmp_path, name, model="average_guided", count=count, training=starting_from(None)
+        )
     cells = cells_of(headline_rows([str(tmp_path)]))
     assert not any(each.measured for each in cells)
 
