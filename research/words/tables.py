@@ -132,7 +132,7 @@ def worth_table(answers: pd.DataFrame) -> pd.DataFrame:
         claim_answers = answers_to(str(row.claim), answers)
         for truth in DECIDED:
             group = claim_answers[claim_answers["truth"] == truth]
-            cells[f"yes on {truth}"] = NONE if group.empty else rate(group).words
+            cells[f"yes on {truth}"] = NONE if group.empty else rate(group).words()
         rows.append(cells)
     return pd.DataFrame(rows, columns=["question", "claim", "yes on right", "yes on wrong"])
 
