@@ -36,8 +36,10 @@ def answers_of_labels(run: Run) -> dict[str, str] | None:
 
 
 def _sentence(part: ShareOfClass) -> str:
-    if not part.is_asked:
+    if not part.has_words:
         return f"{part.answer}, so that the attention has nothing to point at."
+    if not part.is_asked:
+        return f"{part.answer} of it to say whether attention is on the words that decide."
     share = part.share
     on_words = f"{share.value:.0%} of the weight beyond chance is on words that move the prediction"
     answer = {"yes": "attention is on the words that decide", "no": "attention is elsewhere"}

@@ -27,11 +27,14 @@ def encoder_of(manifest: Mapping[str, object]) -> str:
     Returns:
         The encoder's class in short, such as `lstm` for `LSTMEncoder`; `lstm per label` where each
         label has an attention. Of a pretrained model its family, where it is examined as it was for
-        its record. Empty where the kind is not known.
+        its record. Empty where the kind is not known, or its attention was looked at over
+        sentences, which has no record.
     """
     facts = manifest.get("model_facts")
     if isinstance(facts, Mapping) and facts.get("site") == SITE_OF_RECORD:
         return str(facts.get("family", ""))
+    if model_setting(manifest, "unit") == "sentence":
+        return ""
     encoder = _class_of(manifest, "encoder").removesuffix("Encoder").lower()
     is_per_label = _class_of(manifest, "decoder") == LABEL_DECODER
     return encoder + PER_LABEL if encoder and is_per_label else encoder

@@ -348,11 +348,19 @@ def _what_is_lacking(card: Card) -> str:
 # What stands behind it
 
 
+OF_SENTENCES = (
+    "attention was looked at over sentences, whose weight is the sum of their words': what is said "
+    "of words here holds for sentences"
+)
+
+
 def remarks_on(run: Run) -> str:
     """What a reader has to know: where the attention is, and what the data are warned of."""
     checks = run.manifest.get(SECTION, {}).get("checks", ())
     warned = [str(check["name"]) for check in checks if check["warns"]]
     remarks = [*filter(None, [run.warning, run.attention_on])]
+    if model_setting(run.manifest, "unit") == "sentence":
+        remarks.append(OF_SENTENCES)
     if warned:
         remarks.append(f"warnings about the data, which the page explains: {', '.join(warned)}")
     return " ".join(_as_sentence(remark) for remark in remarks)

@@ -124,12 +124,15 @@ class Swapper:
         text: a batch of the one text.
         filler: what stands in the place of a word.
         longest: pieces that the model reads at most; None: it reads no pieces, or any number.
+        position: the position of the attention that each word is part of: of one position all words
+            are kept, or none is; None: each has its own.
     """
 
     run: Callable[[Batch], Outputs]
     text: Batch
     filler: Filler
     longest: int | None = None
+    position: Int[Tensor, "1 tokens"] | None = None
 
     @property
     def places(self) -> Int[Tensor, " words"]:
@@ -221,7 +224,7 @@ class Swapper:
         return logits[torch.cat(order).argsort().to(logits.device)]
 
     def pairs(self, pairs: int, sharpness: float, generator: torch.Generator) -> "KeptWords":
-        """Keep random sets of words, and in a second text all words but those.
+        """Keep random sets of words (or of sentences), and in a second text all others.
 
         Both texts of a pair draw from the same filler. A set has from one word to all but one, each
         size equally often.
@@ -231,14 +234,17 @@ class Swapper:
             sharpness: what the logits are multiplied by before they become probabilities.
             generator: of the text.
         """
-        words = len(self.places)
-        order = torch.rand(pairs, words, generator=generator, dtype=torch.float64)
-        kept = prefixes(order, generator).to(self.text.ids.device)
+        unit = torch.arange(len(self.places), device=self.text.ids.device)
+        if self.position is not None:
+            unit = self.position[0, self.places].unique(return_inverse=True)[1]
+        order = torch.rand(pairs, int(unit.max()) + 1, generator=generator, dtype=torch.float64)
+        kept_units = prefixes(order, generator)
+        kept = kept_units.to(unit.device)[:, unit]
         drawn = self.draw_filler(pairs, generator)
         logits = self.logits(torch.cat([kept, ~kept]), torch.cat([drawn, drawn]))
         outcome = (sharpness * logits).softmax(-1).cpu()
         with_set, without_set = outcome.chunk(2)
-        return KeptWords(kept.cpu(), with_set, without_set)
+        return KeptWords(kept_units, with_set, without_set)
 
 
 def _rows_at_once(variants: Batch) -> Sequence[Int[Tensor, " rows"]]:
@@ -257,7 +263,7 @@ class KeptWords:
     """Random sets of a text's words, and what the model says with them and without them.
 
     Attributes:
-        kept: the words of each set.
+        kept: the words (or the sentences) of each set.
         with_set: probabilities of all classes where the set is kept and all else is filler.
         without_set: the same where the set is filler and all else is kept.
     """

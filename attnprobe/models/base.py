@@ -88,6 +88,7 @@ class Model(nn.Module, metaclass=Checked):
         classes: their number, 2 or more.
         precision: what it is examined in: float64, unless the model is too large for that.
         unit: what a position of its attention is.
+        gathers_words: it attends to words, and its attention is looked at over their sentences.
         sites: names of the attentions that can be examined, as tables call them; one unnamed where
             there is only one.
         has_layers: whether it is a stack of layers of self-attention, as far as is known before it
@@ -107,6 +108,7 @@ class Model(nn.Module, metaclass=Checked):
     classes: int
     precision: torch.dtype = torch.float64
     unit: Unit = Unit.WORD
+    gathers_words: bool = False
     sites: Sequence[str] = ("",)
     has_layers: bool = False
     is_summed: bool = False
@@ -214,6 +216,13 @@ class Model(nn.Module, metaclass=Checked):
         """The position of the word that each part of `inputs` belongs to, −1 for none."""
         if batch.piece_word is not None:
             return batch.piece_word.clamp(min=-1)
+        return Model.position_of(self, batch)
+
+    def position_of(self, batch: Batch) -> Int[Tensor, "batch tokens"]:
+        """The position of its attention that each word is part of, −1 for none.
+
+        Of a model that is looked at over words it is the word's own, else that of its sentence.
+        """
         position = torch.arange(batch.ids.shape[1], device=batch.ids.device)
         return torch.where(batch.content, position, -1)
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Outputs, Task
@@ -137,6 +137,15 @@ class AttentionClassifier(TrainedModel):
         if self.reader is not None:
             return self.encoder.inputs(batch)
         return self.embedding(batch.ids)
+
+    def position_of(self, batch: Batch) -> Int[Tensor, "batch tokens"]:
+        """The word's own position, or that of its sentence; see the base class."""
+        if self.unit is Unit.WORD:
+            return super().position_of(batch)
+        layout = sentence_layout(batch)
+        place = layout.place.repeat_interleave(layout.words)
+        position = torch.full_like(batch.ids, -1).flatten()
+        return position.index_put((layout.token,), place).view_as(batch.ids)
 
     def query(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
@@ -191,7 +191,8 @@ class Swaps(RankingProbe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield one number per text and metric, and for each word how far it decides."""
-        if subject.classifier.unit is Unit.WORD:
+        model = subject.classifier
+        if model.unit is Unit.WORD or model.gathers_words:
             yield from self._numbers(subject, self.sets_of_words(subject, draws))
 
     def sets_of_words(self, subject: Subject, draws: Draws) -> dict[int, KeptWords]:
@@ -305,7 +306,7 @@ class Swaps(RankingProbe):
         self, subject: Subject, effects: Mapping[int, WordEffects]
     ) -> Iterator[Measurement]:
         """What the words of each text do, and whether the most attended one does most."""
-        content = subject.batch.content
+        content = positions_of_text(subject)
         yield Measurement("word_share", _shares(effects, content), positions(content).cpu())
         reliability = {row: effect.reliability for row, effect in effects.items()}
         yield _column("swap_reliability", content, reliability)
@@ -323,7 +324,7 @@ class Swaps(RankingProbe):
         own_effects: Mapping[int, WordEffects],
     ) -> Iterator[Measurement]:
         """The numbers that the share of the weight on deciding words is made of."""
-        content = subject.batch.content
+        content = positions_of_text(subject)
         seen = subject.readout.content
         attention = subject.readout.attention
         # a word that no row sees is no chance of attention's: it has no share
@@ -344,12 +345,14 @@ class Examiner:
     Attributes:
         run: the model, in float32.
         longest: pieces that the model reads at most; None: it reads no pieces, or any number.
+        position_of: `Model.position_of` of the model.
         device: where the model is.
         draws: of the probe.
     """
 
     run: Callable[[Batch], Outputs]
     longest: int | None
+    position_of: Callable[[Batch], Int[Tensor, "batch tokens"]]
     device: torch.device
     draws: Draws
 
@@ -360,6 +363,7 @@ class Examiner:
         return cls(
             run=in_float32(subject.classifier),
             longest=None if reader is None else reader.longest,
+            position_of=subject.classifier.position_of,
             device=subject.batch.content.device,
             draws=draws,
         )
@@ -391,7 +395,9 @@ class Examiner:
         """
         # up to the last token: there the running count of tokens first reaches its maximum
         width = int(text.mask[0].long().cumsum(-1).argmax()) + 1
-        swapper = Swapper(self.run, text.cut(width), plan.filler, self.longest)
+        text = text.cut(width)
+        position = self.position_of(text)
+        swapper = Swapper(self.run, text, plan.filler, self.longest, position)
         generator = self.draws.generator(int(text.example_id))
         return swapper.pairs(passes // PASSES_OF_PAIR, plan.sharpness, generator)
 
@@ -407,6 +413,13 @@ def are_reliable(sets: Iterable[KeptWords]) -> bool:
     if reference_strength(strength)[0] < LEAST_STRENGTH:
         return True
     return mean_reliability(reliability, strength) >= LEAST_RELIABILITY
+
+
+def positions_of_text(subject: Subject) -> Bool[Tensor, "batch seq"]:
+    """The words of each text, seen by the attention or not; or its sentences."""
+    if subject.classifier.unit is Unit.WORD:
+        return subject.batch.content
+    return subject.readout.content
 
 
 def as_weights(
@@ -559,7 +572,8 @@ READING = Reading(
         "chance: 0 for even weights, and for any order by chance; 1 where all weight is on words "
         "that move the prediction. A text counts by how much its strongest word does, so that one "
         "whose class is known by what it lacks hardly counts. The mixed texts are no grammatical "
-        "ones. The attention reacts to them as it does in use."
+        "ones. The attention reacts to them as it does in use. With model.unit=sentence, sentences "
+        "stand for words: all words of a sentence are kept, or none is."
     ),
     claims=deciding_words.CLAIMS,
     headlines=(

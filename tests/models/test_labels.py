@@ -10,6 +10,8 @@ from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.exact import attention_shapley, shapley_values, smallest_flipping_set
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.sheet import remarks_on
 from attnprobe.importance.base import Subject
 from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from attnprobe.models.attention import LabelAttention
@@ -220,7 +222,10 @@ def run_over(unit, output):
         "data.embedding_size=16",
         "training.epochs=2",
         "training.recipe.optimizer.lr=0.01",
-        "probe=[labels,erasure,permutation,single_weight,adversarial]",
+        "probe=[labels,erasure,permutation,single_weight,adversarial,swaps]",
+        "probe.swaps.texts=20",
+        "probe.swaps.passes=100",
+        "probe.swaps.most_passes=100",
         "probe.adversarial.steps=10",
         "probe.adversarial.restarts=1",
         "trainer.accelerator=cpu",
@@ -230,32 +235,53 @@ def run_over(unit, output):
     return run(settings)
 
 
-def test_over_windows_a_run_predicts_what_it_predicts_over_words_and_adds_up_their_weights(
-    tmp_path,
-):
-    over_words = run_over("word", tmp_path)
-    over_windows = run_over("sentence", tmp_path)
-    assert over_words != over_windows
-    words = read_examples(over_words).sort_values("example_id")
-    windows = read_examples(over_windows).sort_values("example_id")
-    for (_, text), (_, gathered) in zip(words.iterrows(), windows.iterrows(), strict=True):
-        assert np.allclose(text["probability"], gathered["probability"], atol=1e-6)
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same training over words and over windows."""
+    output = tmp_path_factory.mktemp("units")
+    return {unit: run_over(unit, output) for unit in ("word", "sentence")}
+
+
+def examples_of(directory):
+    return read_examples(directory).sort_values("example_id")
+
+
+def test_over_windows_a_run_predicts_what_it_predicts_over_words_and_adds_up_their_weights(runs):
+    assert runs["word"] != runs["sentence"]
+    rows = zip(
+        examples_of(runs["word"]).to_dict("records"),
+        examples_of(runs["sentence"]).to_dict("records"),
+        strict=True,
+    )
+    for text, windows in rows:
+        assert np.allclose(text["probability"], windows["probability"], atol=1e-6)
         starts = range(0, len(text["tokens"]), WINDOW)
         expected = [" ".join(text["tokens"][start : start + WINDOW]) for start in starts]
-        assert list(gathered["tokens"]) == expected
-        sums = [text["attention"][start : start + WINDOW].sum() for start in starts]
-        assert np.allclose(gathered["attention"], sums, atol=1e-6)
+        assert list(windows["tokens"]) == expected
         for place, start in enumerate(starts):
-            inner = np.array(gathered["word_attention"][place]) * gathered["attention"][place]
-            assert np.allclose(inner, text["attention"][start : start + WINDOW], atol=1e-6)
+            weights = text["attention"][start : start + WINDOW]
+            assert windows["attention"][place] == pytest.approx(weights.sum(), rel=1e-5)
+            inner = np.array(windows["word_attention"][place]) * windows["attention"][place]
+            assert np.allclose(inner, weights, atol=1e-6)
 
-    results = read_results(over_windows)
-    assert set(results["probe"]) >= {"labels", "erasure", "permutation", "single_weight"}
-    sizes = results[(results["metric"] == "yes_to_no")]["value"].dropna()
-    assert (sizes <= windows["tokens"].map(len).max()).all()
-    values = results[(results["metric"] == "label_value")]
-    assert len(values) == windows["tokens"].map(len).sum()
-    loaded = load_run(over_windows)
-    first = words.iloc[0]
-    explanation = loaded.explain([" ".join(first["tokens"])], [first["question"][0]])
-    assert np.allclose(explanation["attention"][0], windows["attention"].iloc[0], atol=1e-5)
+
+def test_over_windows_every_number_of_a_position_is_one_of_a_window(runs):
+    results = read_results(runs["sentence"])
+    assert set(results["probe"]) >= {"labels", "erasure", "permutation", "single_weight", "swaps"}
+    lengths = examples_of(runs["sentence"]).set_index("example_id")["tokens"].map(len)
+    for metric in ("word_share", "label_value"):
+        counts = results[results["metric"] == metric].groupby("example_id").size()
+        assert len(counts) == len(lengths)  # 6 texts with 3 codes each
+        assert counts.tolist() == lengths[counts.index].tolist()
+    sizes = results[results["metric"] == "yes_to_no"]["value"].dropna()
+    assert (sizes <= lengths.max()).all()
+    assert "holds for sentences" in remarks_on(read_run(runs["sentence"]))
+    assert "holds for sentences" not in remarks_on(read_run(runs["word"]))
+
+
+def test_a_run_over_windows_explains_new_texts_over_windows(runs):
+    text = examples_of(runs["word"]).iloc[0]
+    loaded = load_run(runs["sentence"])
+    explanation = loaded.explain([" ".join(text["tokens"])], [text["question"][0]])
+    expected = examples_of(runs["sentence"])["attention"].iloc[0]
+    assert np.allclose(explanation["attention"][0], expected, atol=1e-5)

@@ -20,7 +20,7 @@ from attnprobe.importance.word_swaps import (
     in_float32,
     prefixes,
 )
-from attnprobe.models.base import Model
+from attnprobe.models.base import Model, Unit
 from attnprobe.probes.swaps import Swaps
 from tests.probes.tables import subject_of, values
 from tests.toys import rows_of, toy_batch, toy_classifier
@@ -545,3 +545,79 @@ def test_attention_may_be_right_for_one_class_and_wrong_for_another(kind):
     assert share[1] > 0.95
     assert share[2] < 0.3
     assert share[2] < shared(numbers).value - 0.1 < share[1] - 0.2  # of all classes at once
+
+
+SENTENCE = 2
+"""Words of a sentence, four of which are a text of `WORDS`."""
+
+
+class VotingInSentences(Voting):
+    """As `Voting`, with its attention looked at over sentences of two words."""
+
+    unit = Unit.SENTENCE
+    gathers_words = True
+
+    def position_of(self, batch):
+        number = (batch.content.cumsum(-1) - 1) // SENTENCE
+        return torch.where(batch.content, number, -1)
+
+    def forward(self, batch):
+        outputs = super().forward(batch)
+        sentences = outputs.attention[:, 1:-1].unflatten(1, (-1, SENTENCE))
+        attention = sentences.sum(-1)
+        content = torch.ones_like(attention, dtype=torch.bool)
+        return Outputs(outputs.logits, attention, attention.log(), attention.unsqueeze(-1), content)
+
+
+@pytest.fixture(scope="module")
+def sentences_by_focus():
+    """As `numbers_by_focus`, where words stay or go by sentences."""
+    split, votes = words_decide(1, 5.0)
+    return {kind: measured(split, VotingInSentences(votes, focus)) for kind, focus in FOCUS.items()}
+
+
+@pytest.mark.parametrize("kind", FOCUS)
+def test_the_share_of_sentences_is_the_weight_on_the_one_that_decides_beyond_chance(
+    sentences_by_focus, kind
+):
+    split, votes = words_decide(1, 5.0)
+    batch = split[range(TEXTS)]
+    attention = VotingInSentences(votes, FOCUS[kind])(batch).attention
+    decides = (batch.ids[:, 1:-1] >= 40).unflatten(1, (-1, SENTENCE)).any(-1)
+    weight = float((attention * decides).sum(-1).mean())
+    chance = SENTENCE / WORDS
+    known = (weight - chance) / (1 - chance)
+    share = shared(sentences_by_focus[kind])
+    assert share.value == pytest.approx(known, abs=0.06)
+    assert share.low < known < share.high
+    shares = sentences_by_focus[kind]["word_share"]
+    assert shares.shape == decides.shape
+    assert float(shares[decides].mean()) > 0.95
+    assert float(shares[~decides].abs().mean()) < 0.1
+
+
+def test_right_attention_over_sentences_is_a_yes_and_even_weights_are_worth_nothing(
+    sentences_by_focus,
+):
+    assert shared(sentences_by_focus["right"]).low > 0.4
+    assert shared(sentences_by_focus["avoids"]).high < 0
+    assert shared(sentences_by_focus["even"]).value == pytest.approx(0, abs=0.02)
+
+
+def test_all_words_of_a_sentence_stay_or_none_does():
+    split = split_of([[4, 5, 6, 7, 8], [14, 15, 16]])
+    position = torch.tensor([[-1, 0, 0, 0, 1, 1, -1]])
+    seen = []
+
+    def run(batch):
+        seen.append(batch.ids)
+        return toy_classifier()(replace(batch, ids=batch.ids.clamp(max=29)))
+
+    filler = filler_of(split_of([[50, 51]]))
+    swapper = Swapper(run, split[[0]], filler, position=position)
+    pairs = swapper.pairs(12, 1.0, torch.Generator().manual_seed(0))
+    assert pairs.kept.shape == (12, 2)
+    assert bool((pairs.kept.sum(-1) == 1).all())
+    stays = torch.cat(seen)[:, 1:-1] < 50
+    expected = torch.cat([pairs.kept, ~pairs.kept])[:, [0, 0, 0, 1, 1]]
+    assert torch.equal(stays, expected)

@@ -555,10 +555,12 @@ def playgrounds(
 def _playground_texts(
     run: Run, rows: Sequence[dict[str, Any]], *, words: bool
 ) -> list[dict[str, Any]]:
-    """The playground's rows with their labels and words."""
+    """The playground's rows with their labels and words, and what is asked of them."""
     columns = ["example_id", "label"]
     if words:
         columns.append("tokens")
+    if words and "question" in run.files.example_columns(run.split).names:
+        columns.append("question")
     table = run.files.examples(run.split, columns, [row["example_id"] for row in rows])
     examples = {example["example_id"]: example for example in table.to_pylist()}
     texts = []
@@ -567,5 +569,8 @@ def _playground_texts(
         tokens = [str(place + 1) for place in range(len(row["attention"]))]
         if words:
             tokens = example["tokens"]
-        texts.append(row | {"label": example["label"], "words": tokens})
+        text = row | {"label": example["label"], "words": tokens}
+        if example.get("question"):
+            text["asked"] = " ".join(example["question"])
+        texts.append(text)
     return texts

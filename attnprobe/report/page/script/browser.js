@@ -247,10 +247,10 @@ function labelList(examples, row) {
     const name = examples.question(other);
     const right = examples.isRight(other);
     const answer = examples.named(other, "prediction");
-    const answers = new Set(examples.classes(other, "prediction"));
+    const [own] = examples.classes(other, "prediction");
     const chosen = other === row;
-    const p = columns.probability?.[other].at(-1);
-    const button = element("button", { type: "button", className: answers.has(1) ? "label yes" : "label" }, element("b", {}, visible(name)), ` ${answer} ${number(p, 2)} ${right ? "✓" : "✗"}`);
+    const p = columns.probability?.[other][own];
+    const button = element("button", { type: "button", className: own === 1 ? "label yes" : "label" }, element("b", {}, visible(name)), ` ${answer} ${number(p, 2)} ${right ? "✓" : "✗"}`);
     button.setAttribute("aria-pressed", String(chosen));
     button.addEventListener("click", () => chooseRow(other));
     list.append(element("li", {}, button));

@@ -33,8 +33,15 @@ async function openPlayground(number_) {
   const model = index.playgrounds[number_];
   play.texts = await block(model.block);
   play.model = model;
-  $("play-text").replaceChildren(...play.texts.map(({ example_id: id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 4).map(visible).join(" ")}${words.length > 4 ? " …" : ""}`)));
+  $("play-text").replaceChildren(...play.texts.map((text, i) => option(String(i), titleOf(text))));
   openText(handiest(play.texts.map(({ words }) => words.length)));
+}
+
+// the text's number, what is asked of it, and how it begins
+function titleOf({ example_id: id, asked, words }) {
+  const question = asked ? ` ${visible(asked)}` : "";
+  const start = words.slice(0, 4).map(visible).join(" ");
+  return `#${id}${question}: ${start}${words.length > 4 ? " …" : ""}`;
 }
 
 function openText(number_) {

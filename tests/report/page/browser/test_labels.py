@@ -104,3 +104,28 @@ def test_the_sheet_counts_texts_and_what_they_are_asked_apart(directory):
     assert f"right on {3 * texts} answers about labels of {texts} test texts" in accuracy_in_words(
         finished
     )
+
+
+def test_a_label_has_the_probability_of_its_answer_and_the_playground_names_the_label(
+    visit, page, directory
+):
+    driver = visit(page)
+    texts = driver.execute_script(
+        "return [...document.querySelectorAll('.labels button')].map((one) => one.textContent)"
+    )
+    title = driver.execute_script(
+        "return document.getElementById('browser-detail-title').textContent"
+    )
+    examples = read_examples(directory).set_index("example_id")
+    first = int(title.removeprefix("Example ")) // 3 * 3  # the rows of a text follow each other
+    for place, text in enumerate(texts):
+        row = examples.loc[first + place]
+        name = ("no", "yes")[row["prediction"]]
+        likely = max(row["probability"])
+        assert text.startswith(f"code{place} {name} {likely:.2f} ")
+    options = driver.execute_script(
+        "return [...document.querySelectorAll('#play-text option')].map((one) => one.textContent)"
+    )
+    for option in options:
+        number, name = option.removeprefix("#").partition(":")[0].split()
+        assert examples.loc[int(number), "question"][0] == name
