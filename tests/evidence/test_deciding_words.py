@@ -26,6 +26,7 @@ from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.judgement import judgement_on
 from attnprobe.findings.rules import judge
 from attnprobe.findings.track_record import NONE
+from attnprobe.probes.swaps import share_by_output
 from tests.probes.tables import table
 
 
@@ -390,6 +391,9 @@ def test_of_every_class_predicted_or_not_a_text_counts_once():
     lowest = LOWEST_OUTPUT_CLAIM.measure(results)
     assert lowest.part == "class_1"
     assert lowest.value == pytest.approx(parts[1].share.value, abs=1e-12)
+    results.attrs["classes"] = ["bad", "so-so", "good"]
+    by_output = share_by_output(results).set_index("class")
+    assert by_output["answer"].to_dict() == {"bad": "yes", "so-so": "no", "good": "yes"}
 
 
 def test_a_class_that_no_word_moves_is_not_the_one_where_it_holds_least():
