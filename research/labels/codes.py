@@ -169,7 +169,7 @@ def row_of(model: Model, scratch: Path) -> dict[str, Any]:
     try:
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()), without_record():
             with composing():
-                run(composed(model.overrides(directory)))
+                run(composed(model.overrides(directory)), sweep=True)
             card = card_of_run(read_run(directory))
         seconds = perf_counter() - start
         facts = facts_of_run(directory)
