@@ -3,13 +3,14 @@
 How often the intervals hold the truth: tests/evidence/test_coverage.py.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import scipy
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 CONFIDENCE = 0.95
 """Of every interval."""
@@ -478,6 +479,43 @@ def wilson(count: float, n: int, method: str = "wilson") -> Interval:
         return Interval(np.nan, np.nan, np.nan)
     ends = scipy.stats.binomtest(round(count), n).proportion_ci(CONFIDENCE, method)
     return Interval(float(count / n), float(ends.low), float(ends.high))
+
+
+def wilson_of_clusters(
+    is_hit: Bool[np.ndarray, " rows"], cluster: Int[np.ndarray, " rows"]
+) -> Interval:
+    """Share of rows with Wilson's score interval for as many rows as their clusters are worth.
+
+    Rows of one cluster (answers about one text) may be right together. The share's variance by
+    clusters over that of independent rows is the design effect; the number of rows is divided by it
+    (Korn & Graubard 1998). A share of 0 or 1 shows no variance: it counts its clusters.
+
+    NaN where there is no row.
+
+    Args:
+        is_hit: what is counted.
+        cluster: number of each row's cluster.
+    """
+    rows = len(is_hit)
+    if rows == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    share = float(is_hit.mean())
+    _, cluster_of_row = np.unique(cluster, return_inverse=True)
+    residuals = np.bincount(cluster_of_row, weights=is_hit - share)
+    variance = float((residuals**2).sum()) / rows**2
+    variance_if_independent = share * (1 - share) / rows
+    if variance_if_independent > 0:
+        design_effect = max(1.0, variance / variance_if_independent)
+    else:
+        design_effect = rows / len(residuals)
+    effective_rows = rows / design_effect
+
+    z = float(scipy.stats.norm.ppf(UPPER_TAIL))
+    shrinkage = 1 + z**2 / effective_rows
+    centre = (share + z**2 / (2 * effective_rows)) / shrinkage
+    spread = share * (1 - share) / effective_rows + z**2 / (4 * effective_rows**2)
+    margin = z * math.sqrt(spread) / shrinkage
+    return Interval(share, max(0.0, centre - margin), min(1.0, centre + margin))
 
 
 def clopper_pearson(count: float, n: int) -> Interval:

@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from attnprobe.core.sanitise import percent
-from attnprobe.evidence.statistics import wilson
+from attnprobe.evidence.statistics import wilson_of_clusters
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import repeats_of
+from attnprobe.results.table import first_of_text, repeats_of
 
 SMALLEST = 0.05
 """Share of the way from guessing to always right that a classifier must be ahead of guessing by,
@@ -95,13 +95,20 @@ class Quality:
         return ""
 
 
-def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()) -> Quality | None:
+def quality(
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    names: Sequence[str] = (),
+    texts: ArrayLike | None = None,
+) -> Quality | None:
     """Compare decisions with the largest class.
 
     Args:
         labels: class numbers `[examples]`.
         predictions: class numbers `[examples]`.
         names: of the classes; their numbers stand for them where there are none.
+        texts: number of each example's text, whose answers count together in the intervals
+            `[examples]`; None: each is of a text of its own.
 
     Returns:
         None where there is no text.
@@ -110,13 +117,15 @@ def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()
     prediction = np.asarray(predictions, int)
     if len(label) == 0:
         return None
-    accuracy = wilson(int((label == prediction).sum()), len(label))
+    text = np.arange(len(label)) if texts is None else np.asarray(texts, int)
+    is_right = label == prediction
+    accuracy = wilson_of_clusters(is_right, text)
 
     classes, counts = np.unique(label, return_counts=True)
-    recalls = [
-        wilson(_hits(label, prediction, number), int(count))
-        for number, count in zip(classes, counts, strict=True)
-    ]
+    recalls = []
+    for number in classes:
+        is_of_class = label == number
+        recalls.append(wilson_of_clusters(is_right[is_of_class], text[is_of_class]))
     balanced = float(np.mean([recall.value for recall in recalls]))
     below = _margin(np.array([recall.value - recall.low for recall in recalls]))
     above = _margin(np.array([recall.value - recall.high for recall in recalls]))
@@ -147,11 +156,6 @@ def _only_class(prediction: np.ndarray, names: Sequence[str]) -> str | None:
     return names[numbers[0]] if len(names) else f"class {numbers[0]}"
 
 
-def _hits(label: np.ndarray, prediction: np.ndarray, number: int) -> int:
-    """The number of texts of a class that are predicted to be of it."""
-    return int(((label == number) & (prediction == number)).sum())
-
-
 def _margin(distances: np.ndarray) -> float:
     """How far the interval of a mean reaches (MOVER: squared distances add up).
 
@@ -176,4 +180,6 @@ def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
         return None
     table = run.examples(split, columns=["example_id", "label", "prediction"]).to_pandas()
     table = table[~table["example_id"].isin(repeats_of(run))]
-    return quality(table["label"], table["prediction"], run.manifest().get("classes", []))
+    first_examples = first_of_text(run)
+    texts = [first_examples.get(example, example) for example in table["example_id"]]
+    return quality(table["label"], table["prediction"], run.manifest().get("classes", []), texts)

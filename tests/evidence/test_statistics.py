@@ -251,3 +251,38 @@ def test_the_p_value_is_that_of_the_normal_distribution():
 )
 def test_rare_skewed_and_constant_samples_decide_nothing(values, rare):
     assert statistics.is_too_rare(values) is rare
+
+
+@pytest.mark.parametrize("hits", [0, 1, 7, 20, 39, 40])
+def test_a_share_of_rows_that_are_clusters_of_their_own_is_wilsons(hits):
+    share = statistics.wilson_of_clusters(np.arange(40) < hits, np.arange(40))
+    assert share == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+
+
+@pytest.mark.parametrize("hits", [0, 1, 7, 20, 40])
+def test_a_row_that_is_repeated_within_its_cluster_says_nothing_new(hits):
+    is_hit = np.repeat(np.arange(40) < hits, 5)
+    share = statistics.wilson_of_clusters(is_hit, np.repeat(np.arange(40), 5))
+    assert share == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+
+
+def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
+    """80 texts of 6 answers each, right with a probability of the text's own."""
+    draw = np.random.default_rng(0)
+    cluster = np.repeat(np.arange(80), 6)
+    held = []
+    held_by_rows = []
+    for _ in range(600):
+        probability = draw.beta(3.5, 1.5, size=80)
+        is_hit = draw.random(480) < probability[cluster]
+        share = statistics.wilson_of_clusters(is_hit, cluster)
+        by_rows = statistics.wilson(is_hit.sum(), 480)
+        held.append(share.low <= 0.7 <= share.high)
+        held_by_rows.append(by_rows.low <= 0.7 <= by_rows.high)
+    assert np.mean(held) >= 0.93
+    assert np.mean(held_by_rows) < 0.9
+
+
+def test_a_share_of_no_rows_is_unknown():
+    share = statistics.wilson_of_clusters(np.zeros(0, bool), np.zeros(0, int))
+    assert np.isnan(share).all()
