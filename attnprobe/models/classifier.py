@@ -74,10 +74,12 @@ class AttentionClassifier(TrainedModel):
         super().__init__(classes, task, class_weight, recipe)
         input_size = embeddings.shape[1]
 
-        self.encoder = build("model.encoder", encoder, input_size=input_size)
-        self.reader = self.encoder.reader
+        text_encoder = build("model.encoder", encoder, input_size=input_size)
+        self.reader = text_encoder.reader
         if self.reader is None:
             self.embedding = trainable_embedding(embeddings)
+        # after the vectors: parts are in order from the text to the output
+        self.encoder = text_encoder
         self.mask = self.encoder.mask
         self.precision = self.encoder.precision
         self.unit = self.encoder.unit if unit is Unit.WORD else unit
