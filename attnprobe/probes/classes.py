@@ -419,7 +419,7 @@ CLAIMS = (
     ),
     *_claims(
         "top_does_more",
-        "erasing the most attended item changes the class's probability more than another's",
+        "erasing the most attended item does more to the class than erasing another",
         "difference of the JSD of the class or any other, in nats",
         kinds=EFFECTS,
         value=np.subtract,
