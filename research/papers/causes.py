@@ -15,10 +15,13 @@ from research.papers.cells import WORDS, Cell, Measured, Setup
 
 EXPLAINS = "explains it"
 IN_PART = "in part"
+PAST_IT = "goes past it"
 NOT_THIS = "is not it"
 CANNOT_DECIDE = "cannot decide"
 HALF_WAY = 0.5
 """Share of the way to the published number that a cause has to be able to go."""
+TWICE_THE_WAY = 2.0
+"""From here on the number is no nearer to the published one than before, on its other side."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,16 @@ class CauseTest:
         """Whether the change explains the difference.
 
         It explains it where the number moves towards the published one beyond its interval and
-        holds it then; it does so in part where it does not hold it then. It is not it where it
-        goes less than half of the way at most.
+        holds it then; it does so in part where it does not hold it then, but is nearer than before.
+        Where it ends as far beyond as it was before, it goes past it. It is not it where it goes
+        less than half of the way at most.
         """
         way = self.way()
-        if way.low > 0:
-            return EXPLAINS if self.after.holds(self.published) else IN_PART
-        return NOT_THIS if way.high < HALF_WAY else CANNOT_DECIDE
+        if way.low <= 0:
+            return NOT_THIS if way.high < HALF_WAY else CANNOT_DECIDE
+        if self.after.holds(self.published):
+            return EXPLAINS
+        return IN_PART if way.value < TWICE_THE_WAY else PAST_IT
 
     def __str__(self) -> str:
         way = self.way()
@@ -169,11 +175,14 @@ class Tally:
         return self.beyond - self.explained - self.in_part - self.tested
 
     def __str__(self) -> str:
-        return (
-            f"{self.explained} are explained by a tested cause, {self.in_part} in part, "
-            f"{self.tested} are not explained by what was tested, and of {self.untested} nothing "
-            "was tested"
-        )
+        words = [
+            f"{self.explained} are explained by a tested cause",
+            f"{self.in_part} in part",
+            f"{self.tested} are not explained by what was tested",
+        ]
+        if self.untested:
+            words.append(f"of {self.untested} nothing was tested")
+        return f"{', '.join(words[:-1])}, and {words[-1]}"
 
 
 def tally(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> Tally:

@@ -151,6 +151,8 @@ def test_a_heading_says_the_vectors_and_what_varies():
     [
         (0.79, 0.02, causes.EXPLAINS),  # all the way, and beyond both intervals
         (0.75, 0.02, causes.IN_PART),  # half of the way, and not there
+        (0.88, 0.02, causes.IN_PART),  # beyond it, and nearer than before
+        (0.95, 0.02, causes.PAST_IT),  # beyond it, and farther than before
         (0.71, 0.02, causes.NOT_THIS),  # hardly any of it
         (0.61, 0.02, causes.NOT_THIS),  # away from it
         (0.79, 0.30, causes.CANNOT_DECIDE),  # holds it, as it would hold nearly anything
