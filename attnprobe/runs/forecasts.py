@@ -3,8 +3,10 @@
 All of it is measured on a few texts and said beforehand.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from statistics import median
@@ -20,7 +22,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from attnprobe.core.batch import Batch
-from attnprobe.core.clock import CLOCK
+from attnprobe.core.clock import CLOCK, TimeIsUp
 from attnprobe.core.printing import tell
 from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
@@ -268,12 +270,16 @@ def groups_of(lengths: Int[np.ndarray, " texts"], size: int) -> list[list[int]]:
 
 
 def measured_costs(config: DictConfig) -> Costs:
-    """Time training, probes and a figure on a few batches of an untrained model.
+    """Time training, a figure and probes on a few batches of an untrained model.
 
-    Nothing is written.
+    The probes come last: where the time is up meanwhile, the other costs are known. Nothing is
+    written.
 
     Args:
         config: the composed configuration of a run.
+
+    Raises:
+        TimeIsUp: the time is up before a training is timed.
     """
     settings = Settings.of(config)
     parts = settings.parts
@@ -296,8 +302,11 @@ def measured_costs(config: DictConfig) -> Costs:
     training = 0.0
     if parts.training.epochs:
         training = _training_cost(model, data, parts.training.epochs)
+    figure = _figure_cost()
     spent: Counter[str] = Counter()
-    probing = _probing_cost(runner, model, data, spent)
+    probing = math.inf
+    with suppress(TimeIsUp):
+        probing = _probing_cost(runner, model, data, spent)
     shares = {name: seconds / max(spent.total(), 1e-9) for name, seconds in spent.items()}
     return Costs(
         rows=data.sizes,
@@ -305,7 +314,7 @@ def measured_costs(config: DictConfig) -> Costs:
         probing=probing,
         device=device,
         each=preparing,
-        figure=_figure_cost(),
+        figure=figure,
         shares=shares,
     )
 

@@ -101,9 +101,10 @@ def carry_out_study(
         if plan.members:
             CLOCK.plan([plan.page])  # members that are left out take no time
         if carried_out.left_out:
+            left_out = "; ".join(carried_out.left_out.values())
             tell(
                 f"{study.name}: time was up after {clock_time(CLOCK.elapsed)}; left out: "
-                f"{'; '.join(carried_out.left_out)}. The same command again goes on with them"
+                f"{left_out}. The same command again goes on with them"
             )
 
     members, asks_again = _members_content(carried_out.done, directory)
@@ -114,7 +115,7 @@ def carry_out_study(
         "model": config.model.name,
         "settings": settings.config["study"],
         "plan": plan.words,
-        "left_out": carried_out.left_out,
+        "left_out": list(carried_out.left_out.values()),
         "asked": "" if asks_again else settings_fingerprint(config),
         "inputs": records_of({str(path): path for path in base.input_files().values()}),
         "members": members,
@@ -212,14 +213,15 @@ class CarriedOut:
 
     Attributes:
         done: the finished ones, each run once.
-        left_out: what the time did not suffice for, in words.
+        left_out: member → what of it the time did not suffice for, in words.
     """
 
     done: list[Done] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def add(self, member: Member, directory: Path) -> None:
         """Add a finished member; a run that was only added to is there already."""
+        self.left_out.pop(str(member), None)  # further tests of a run include those before them
         if all(entry.directory != directory for entry in self.done):
             self.done.append(Done(member, directory))
 
@@ -271,7 +273,7 @@ def _carry_out_member(
                 f"the same command again goes on with it; study.minutes=… allows more time, fewer "
                 f"training.epochs take less"
             ) from None
-        carried_out.left_out.append(_left_out(member, config, carried_out.done))
+        carried_out.left_out[str(member)] = _left_out(member, config, carried_out.done)
 
 
 def _left_out(member: Member, config: DictConfig, done: Sequence[Done]) -> str:

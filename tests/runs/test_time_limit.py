@@ -1,16 +1,18 @@
 """A study whose time is up answers with what is finished, and goes on when it is asked again."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 
-from attnprobe.core.clock import CLOCK, Clock, TimeIsUp
+from attnprobe.core.clock import CLOCK, Clock, Step, TimeIsUp
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.audit import Audit, AuditForecast
 from attnprobe.findings.studies.base import Costs, already_answered, read_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs import studies
+from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.run import fit, run
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import carry_out_study
@@ -144,13 +146,67 @@ def test_planning_ends_after_its_share_of_the_time(monkeypatch):
             return audit.plan(lambda changes: composed(*settings, *changes), measure)
 
     plan = planned("training.epochs=2", "data.most={train: 500, validation: 300}")
-    # 20 s, and a quarter of the 220 s that were left
+    # nothing was timed within 20 s, and a quarter of the 220 s that were left
     assert seconds == 20 + 60
     assert clock.deadline is None
     assert plan.rows == {"train": 500, "validation": 300, "test": 50}
     assert plan.page == 48
     assert "within 25% of study.minutes=4: taking at most 50 test rows and 500 train" in plan.words
     assert planned("training.epochs=0").rows == {"test": 50}
+
+
+def test_as_many_rows_are_trained_on_as_leave_time_for_the_first_test(monkeypatch):
+    """On a busy machine 2,000 rows once took all of four minutes, and nothing was answered."""
+    clock = Clock(now=lambda: 80.0)
+    clock.steps = [Step("audit", began=0.0)]
+    monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
+    rows = {"train": 3400, "validation": 600, "test": 1000}
+
+    def planned(training, *settings):
+        costs = Costs(rows, training, math.inf, "cpu", each=12.0, figure=60.0)
+        audit = Audit(probes=("swaps", "skill"), minutes=4)
+        return audit.plan(lambda changes: composed(*settings, *changes), lambda _: costs)
+
+    plan = planned(0.01, "training.epochs=8")
+    # 240 s less 80, the page's 48 and the 12 in which the run begins; 0.08 s for each row
+    assert plan.rows == {"train": 500, "validation": 88, "test": 50}
+    assert plan.page == 48
+    assert "taking at most 50 test rows and 500 train rows and 88 validation rows" in plan.words
+    assert planned(0.001, "training.epochs=8").rows["train"] == 2000
+    assert planned(1.0, "training.epochs=8").rows == {"train": 200, "validation": 50, "test": 50}
+    assert planned(1.0, "training.epochs=8", "data.most={train: 90}").rows["train"] == 90
+    assert planned(0.0, "training.epochs=0").rows == {"test": 50}
+
+
+def test_what_was_timed_before_the_time_was_up_is_known(monkeypatch):
+    seconds = 0.0
+
+    def slow(*arguments):
+        nonlocal seconds
+        seconds += 100
+        CLOCK.check()
+
+    monkeypatch.setattr("attnprobe.runs.forecasts.probing_seconds", slow)
+    monkeypatch.setattr(CLOCK, "now", lambda: seconds)
+    with CLOCK.phases("audit"), CLOCK.limited(50):
+        costs = measured_costs(composed(*SMALL, "probe=[permutation]"))
+    assert costs.probing == math.inf
+    assert min(costs.training, costs.each, costs.figure) > 0
+
+
+def test_the_test_that_the_answer_goes_by_is_enough_for_an_answer(audit):
+    audit.command.append("study.probes=[swaps,permutation,readouts]")
+    content, directory = audit(100)
+    assert content["left_out"] == [
+        "tests of base, seed 0: permutation, readouts",
+        "base, seed 1",
+        "uniform, seed 0",
+        "uniform, seed 1",
+    ]
+    (member,) = content["members"]
+    tables = RunDirectory(directory / member["directory"]).manifest()["tables"]
+    assert "swaps" in tables
+    assert "permutation" not in tables
 
 
 def test_the_page_is_never_kept_all_of_the_time():
@@ -163,11 +219,26 @@ def test_the_page_is_never_kept_all_of_the_time():
 
 def test_tests_come_in_order_of_worth():
     probes = ("faithfulness", "adversarial", "gradient", "erasure", "swaps")
-    first, then, last = Audit(probes=probes).probes_in_order
+    answering, first, then, last = Audit(probes=probes).probes_in_order
+    assert answering == ["swaps"]
     assert first == ["adversarial", "swaps"]
     assert then == ["adversarial", "gradient", "swaps"]
     assert last == list(probes)
     assert Audit(probes=("faithfulness",)).probes_in_order == [["faithfulness"]]
+
+
+def test_seconds_come_in_the_order_of_the_stages():
+    """Two lists of tests, five further trainings, the last tests."""
+    shares = {"swaps": 0.5, "skill": 0.25, "gradient": 0.25}
+    costs = Costs({"train": 100, "test": 100}, 0.1, 0.4, "cpu", each=1.0, shares=shares)
+    lists = [["swaps"], ["skill", "swaps"], ["skill", "swaps", "gradient"]]
+    seconds = AuditForecast(costs, {}, epochs=1, trainings=6, beside_runs=0.0).members(lists)
+    assert seconds == pytest.approx([31.0, 11.0, *[11.0] * 5, 11.0])
+    stages = Audit(probes=("swaps", "skill", "gradient")).stages(0, "lstm", [])
+    assert [str(member) for stage in (next(stages), next(stages)) for member in stage] == [
+        "base, seed 0",
+        "base, seed 0",
+    ]
 
 
 def test_the_first_run_leaves_time_for_its_answer():

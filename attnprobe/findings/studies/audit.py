@@ -3,7 +3,9 @@
 Is attention needed, is it stable, what to show instead?
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -46,13 +48,18 @@ PAGE_SHARE = 0.2
 was timed."""
 FIRST_SHARE = 0.6
 """Share of the time that the first run may take: without it there is no answer at all."""
+TRAINING_SHARE = 0.4
+"""Share of the time after planning that the first training may take where the tests could not be
+timed: the rest is for the test that the answer goes by."""
 LEAST = 50
 """Test rows of which none are left out in any case."""
 RELIABLE = ("gradient", "leave_one_out")
 """Probes that attention is compared with: the further seeds are examined by them, too, to see
 whether each agrees with itself."""
-FIRST = ("skill", "swaps", "permutation", "adversarial")
-"""Probes that come first: what the chip and the first sentence go by."""
+ANSWERING = ("swaps",)
+"""Probes without which there is no answer, and with which there is one: they come before all."""
+FIRST = ("skill", *ANSWERING, "permutation", "adversarial")
+"""Probes that come before further trainings: what the chip and the first sentence go by."""
 LATER = ("erasure", "faithfulness")
 """Probes that come last: they take long, and no line of the card waits for them alone."""
 AGAIN = 0.1
@@ -76,8 +83,10 @@ class Audit(Study):
     Where all this is estimated to take more than `minutes`, rows are left out at random, of the
     test split before the training split, and counted; where that is not enough, the plan names the
     slowest probe. The plan is kept. `minutes` are of the wall clock and end the audit: the tests
-    come in order of worth (`FIRST`, then the further trainings, then `LATER`), and what is finished
-    by then is the answer. Without a limit (`minutes=null`) nothing is estimated.
+    come in order of worth (`ANSWERING`, `FIRST`, the further trainings, all others, `LATER`), and
+    what is finished by then is the answer. Where the machine is too slow for the tests to be timed,
+    so few rows are taken that one model can be trained and have the test that the answer goes by.
+    Without a limit (`minutes=null`) nothing is estimated.
 
     Attributes:
         seeds: further seeds, in addition to the command line's.
@@ -111,10 +120,11 @@ class Audit(Study):
 
         What a run has been examined with is not measured again.
         """
+        answering = [probe for probe in self.probes if probe in ANSWERING]
         first = [probe for probe in self.probes if probe in FIRST]
         without_later = [probe for probe in self.probes if probe not in LATER]
         lists = []
-        for probes in (first, without_later, list(self.probes)):
+        for probes in (answering, first, without_later, list(self.probes)):
             if probes and probes not in lists:
                 lists.append(probes)
         return lists
@@ -129,31 +139,25 @@ class Audit(Study):
     def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
         """As many rows as the time allows, and what that means in words.
 
-        This planning and the page are part of the time. Where the parts cannot be timed within
-        `PLANNING_SHARE` of it, as few rows are taken as ever are.
+        This planning and the page are part of the time. Where the tests cannot be timed within
+        `PLANNING_SHARE` of it, few rows are taken.
         """
         if self.minutes is None or self.limit is None:
             return Plan()
         before = CLOCK.elapsed
         began = perf_counter()
         config = compose([_override(self.probes)])
-        try:
-            with CLOCK.limited(before + PLANNING_SHARE * (self.limit - before)):
-                costs = measure(config)
-        except TimeIsUp:
-            return self._plan_without_costs(config)
+        costs = None
+        with suppress(TimeIsUp), CLOCK.limited(before + PLANNING_SHARE * (self.limit - before)):
+            costs = measure(config)
+        if costs is None or math.isinf(costs.probing):
+            return self._plan_with_untimed_tests(config, costs)
         epochs = int(config.training.epochs)
         trainings = self.trainings(int(config.seed)) if epochs else 0
         if epochs and self.repeated_probes:
             costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
 
-        drawings = [
-            drawing
-            for probe, reading in readings().items()
-            if probe in self.probes
-            for drawing in reading.drawings
-        ]
-        page = min(costs.figure * (len(drawings) + OWN_FIGURES), PAGE_SHARE * self.limit)
+        page = self._page_seconds(costs)
         beside_runs = page + perf_counter() - began
         left = self.limit - beside_runs - before
         rows = rows_within(costs, epochs, trainings, left)
@@ -169,23 +173,49 @@ class Audit(Study):
             page=page,
         )
 
-    def _plan_without_costs(self, config: DictConfig) -> Plan:
-        """The fewest rows, where the machine is too slow to time anything first."""
+    def _plan_with_untimed_tests(self, config: DictConfig, costs: Costs | None) -> Plan:
+        """Few rows, so that a model is trained and has its first test on a slow machine.
+
+        Args:
+            config: of the first run.
+            costs: all but those of the tests; None: nothing could be timed.
+        """
         assert self.minutes is not None
         assert self.limit is not None
+        page = PAGE_SHARE * self.limit if costs is None else self._page_seconds(costs)
         rows = dict(config.data.most or {})
         fewest = {"test": LEAST}
-        if config.training.epochs:
+        epochs = int(config.training.epochs)
+        if epochs and costs is None:
             fewest["train"] = FEWEST["train"]
+        elif epochs:
+            left = self.limit - CLOCK.elapsed - page - costs.each
+            affordable = int(TRAINING_SHARE * left / (epochs * costs.training))
+            fewest["train"] = min(max(affordable, LEAST_TRAINED), FEWEST["train"])
+            # in proportion, as a training row's cost includes its share of the validation
+            share = min(1.0, fewest["train"] / costs.rows["train"])
+            fewest["validation"] = max(LEAST, round(share * costs.rows["validation"]))
+
         for split, count in fewest.items():
             rows[split] = min(count, rows.get(split, count))
         taken = " and ".join(f"{rows[split]:,} {split} rows" for split in fewest)
         words = (
             f"{len(self.probes)} probes, too slow on this machine to be timed within "
             f"{PLANNING_SHARE:.0%} of study.minutes={self.minutes:g}: taking at most {taken}, at "
-            f"random; study.minutes=… allows more"
+            f"random, for one model and the test that the answer goes by, and then the rest as far "
+            f"as the time allows; study.minutes=… allows more"
         )
-        return Plan(rows=rows, words=words, page=PAGE_SHARE * self.limit)
+        return Plan(rows=rows, words=words, page=page)
+
+    def _page_seconds(self, costs: Costs) -> float:
+        assert self.limit is not None
+        drawings = [
+            drawing
+            for probe, reading in readings().items()
+            if probe in self.probes
+            for drawing in reading.drawings
+        ]
+        return min(costs.figure * (len(drawings) + OWN_FIGURES), PAGE_SHARE * self.limit)
 
     def trainings(self, seed: int) -> int:
         """Every seed with learned and with uniform attention."""
@@ -193,15 +223,16 @@ class Audit(Study):
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The examined run; the same with other seeds, and with uniform attention."""
-        first, *later = self.probes_in_order
-        yield [Member("base", seed, (_override(first),))]
+        before_trainings, after_trainings = around_trainings(self.probes_in_order)
+        for probes in before_trainings:
+            yield [Member("base", seed, (_override(probes),))]
 
         quality = quality_of(done[0].directory)
         is_guessing = quality is not None and not quality.better_than_guessing
         # of a model that may be guessing no other training says more
         if self.epochs and not is_guessing:
             yield self._further_trainings(seed, done)
-        for probes in later:
+        for probes in after_trainings:
             yield [Member("base", seed, (_override(probes),))]
 
     def _further_trainings(self, seed: int, done: list[Done]) -> list[Member]:
@@ -216,6 +247,21 @@ class Audit(Study):
             Member("uniform", each, (uniform, "probe=[]")) for each in [seed, *further_seeds]
         ]
         return repeated + without
+
+
+def around_trainings(
+    probes_in_order: Sequence[Sequence[str]],
+) -> tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]:
+    """The lists of probes that come before the further trainings, at least one, and after them.
+
+    >>> around_trainings([["swaps"], ["skill", "swaps"], ["skill", "swaps", "gradient"]])
+    ([['swaps'], ['skill', 'swaps']], [['skill', 'swaps', 'gradient']])
+    >>> around_trainings([["gradient"], ["gradient", "erasure"]])
+    ([['gradient']], [['gradient', 'erasure']])
+    """
+    count = sum(set(probes) <= set(FIRST) for probes in probes_in_order)
+    count = max(1, count)
+    return probes_in_order[:count], probes_in_order[count:]
 
 
 def _override(probes: Sequence[str]) -> str:
@@ -276,7 +322,8 @@ class AuditForecast:
             measured.update(probes)
         seconds[0] += training
         further = [self.costs.each + training] * max(0, self.trainings - 1)
-        return [seconds[0], *further, *seconds[1:]]
+        count = len(around_trainings(probes_in_order)[0])
+        return [*seconds[:count], *further, *seconds[count:]]
 
     def with_first_run_within(
         self, seconds: float, probes_in_order: Sequence[Sequence[str]]
@@ -285,7 +332,8 @@ class AuditForecast:
 
         No fewer than `LEAST_TRAINED` are taken.
         """
-        first = self.members(probes_in_order)[0]
+        before_trainings, _ = around_trainings(probes_in_order)
+        first = sum(self.members(before_trainings)[: len(before_trainings)])
         per_row = self.epochs * self.costs.training
         if first <= seconds or not per_row:
             return self

@@ -81,7 +81,8 @@ class Costs:
     Attributes:
         rows: examples per split.
         training: per training example and epoch, validation included.
-        probing: per test example, all probes together.
+        probing: per test example, all probes together; infinite where the time was up before all
+            of them were timed.
         device: where this was measured.
         each: for a run to begin: reading its data, building its model.
         figure: for one figure of a page.
