@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError
 from attnprobe.core.hooks import Hooked, with_hooks
 from attnprobe.core.metrics import CLASS, WEIGHT, Metric, Scale
@@ -193,7 +194,7 @@ class RankingProbe(Probe):
         """The scores that are defined for this model, by importance."""
         return {
             name: subject.scores(name)
-            for name in self.uses
+            for name in CLOCK.track(self.uses, "score", "importances")
             if subject.importance(name).is_defined(subject)
         }
 

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -10,6 +11,8 @@ from attnprobe.core.clock import CLOCK, Clock, Step, TimeIsUp
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.audit import Audit, AuditForecast
 from attnprobe.findings.studies.base import Costs, already_answered, read_study
+from attnprobe.importance.base import Subject
+from attnprobe.probes.faithfulness import Faithfulness
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs import studies
 from attnprobe.runs.forecasts import measured_costs
@@ -192,6 +195,25 @@ def test_what_was_timed_before_the_time_was_up_is_known(monkeypatch):
         costs = measured_costs(composed(*SMALL, "probe=[permutation]"))
     assert costs.probing == math.inf
     assert min(costs.training, costs.each, costs.figure) > 0
+
+
+def test_time_may_be_up_between_two_importances(monkeypatch):
+    """On a busy machine, faithfulness once went on for a minute after the time was up."""
+    seconds = 0.0
+    scored = []
+
+    def slow(name):
+        nonlocal seconds
+        seconds += 100
+        scored.append(name)
+
+    subject = create_autospec(Subject, instance=True)
+    subject.scores.side_effect = slow
+    monkeypatch.setattr(CLOCK, "now", lambda: seconds)
+    probe = Faithfulness(importances=["attention", "gradient", "leave_one_out"])
+    with CLOCK.phases("audit"), CLOCK.limited(150), pytest.raises(TimeIsUp, match="score 2/3"):
+        probe.scores(subject)
+    assert scored == ["attention", "gradient"]
 
 
 def test_the_test_that_the_answer_goes_by_is_enough_for_an_answer(audit):
