@@ -188,7 +188,7 @@ class Audit(Study):
         epochs = int(config.training.epochs)
         if epochs and costs is None:
             fewest["train"] = FEWEST["train"]
-        elif epochs:
+        if epochs and costs is not None:
             left = self.limit - CLOCK.elapsed - page - costs.each
             affordable = int(TRAINING_SHARE * left / (epochs * costs.training))
             fewest["train"] = min(max(affordable, LEAST_TRAINED), FEWEST["train"])
