@@ -7,6 +7,7 @@ where that is over, the next `check` raises `TimeIsUp`.
 """
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -245,9 +246,14 @@ class Clock:
     @property
     def place(self) -> str:
         """Where the command is, as in `test 2,429/25,266 words, swaps 4/64 texts`."""
+        return ", ".join(self._places)
+
+    @property
+    def _places(self) -> list[str]:
+        """Where the command is in each step, outermost first; never empty."""
         steps = list(self.steps)
-        parts = [f"{step.title} {step.count}".strip() for step in steps[1:] or steps]
-        return visible(", ".join(part for part in parts if part)) or "at work"
+        places = [visible(f"{step.title} {step.count}".strip()) for step in steps[1:] or steps]
+        return list(filter(None, places)) or ["at work"]
 
     def line(self, width: int = WIDTH) -> str:
         """One line: time since the beginning, phase of phases, what is done, and the time left.
@@ -261,7 +267,7 @@ class Clock:
             phase = f"{steps[0].done + 1:.0f} of {steps[0].total:.0f} "
         head = f"[{clock_time(self.elapsed):>5}] {phase}"
         tail = self._left_in_words(steps)
-        return (head + _shortened(self.place, width - len(head) - len(tail)) + tail)[:width]
+        return (head + _shortened(self._places, width - len(head) - len(tail)) + tail)[:width]
 
     def _left_in_words(self, steps: Sequence[Step]) -> str:
         """The time left of the whole command, else of the outermost step that tells it."""
@@ -329,17 +335,25 @@ class Clock:
             self.is_shown = False
 
 
-def _shortened(text: str, width: int) -> str:
-    """A text of at most `width` characters, its middle left out.
+def _shortened(places: Sequence[str], width: int) -> str:
+    """Places on at most `width` columns, no word cut: inner ones are left out, the last one last.
 
-    >>> _shortened("train the model, epoch 3 of 8", 20)
-    'train the …ch 3 of 8'
+    Where the first and the last are too long as well, words are left out at the end.
+
+    >>> places = ["test 3/27 batches", "probes 2/14", "8/64 texts"]
+    >>> _shortened(places, 32), _shortened(places, 20)
+    ('test 3/27 batches, …, 8/64 texts', 'test 3/27 batches, …')
     """
-    if len(text) <= width:
-        return text
-    width = max(width, 3)
-    end = (width - 1) // 2
-    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+    line = ", ".join(places)
+    for innermost in range(2, len(places)):
+        if len(line) <= width:
+            break
+        line = ", ".join([places[0], "…", *places[innermost:]])
+    if len(line) <= width:
+        return line
+    return textwrap.shorten(
+        ", ".join(places), max(width, 1), placeholder=" …", break_on_hyphens=False
+    )
 
 
 @contextmanager

@@ -118,6 +118,25 @@ def test_a_line_is_never_wider_than_asked_and_shows_no_control_character(clock, 
             assert line.endswith("; 10 s left of this")
 
 
+def test_a_line_that_is_too_long_leaves_out_whole_parts_and_words(clock, time):
+    steps = (
+        clock.step("test", 27, "batches"),
+        clock.step("self-explaining probes", 14, "probes"),
+        clock.step("", 64, "of this batch"),
+    )
+    with clock.phases("", 6), steps[0], steps[1], steps[2]:
+        words = f"{clock.place}, …".replace(",", " ").split()
+        for width in range(20, 100):
+            line = clock.line(width)
+            assert len(line) <= width
+            shown = line.removeprefix("[ 0:00] 1 of 6 ").replace(",", " ").split()
+            assert set(shown) <= set(words), line
+            is_whole = "…" not in line
+            assert is_whole == (len(f"[ 0:00] 1 of 6 {clock.place}") <= width)
+        assert clock.line(60) == "[ 0:00] 1 of 6 test 0/27 batches, …, 0/64 of this batch"
+        assert clock.line(50) == "[ 0:00] 1 of 6 test 0/27 batches, …"
+
+
 def test_without_a_terminal_there_are_plain_lines_at_least_every_interval(monkeypatch):
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(module, "EVERY_SECONDS", 0.0)
