@@ -29,7 +29,7 @@ from attnprobe.exact.erasure import decision, erase_each, turn_in_order
 from attnprobe.measures import LN2, jensen_shannon
 from attnprobe.models.base import Model
 from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, ReadoutProbe, positions
-from attnprobe.probes.erasure import removal_share, winning_sets
+from attnprobe.probes.erasure import ahead_of_midpoint, share_difference, winning_sets
 from attnprobe.readings.means import facet_table
 from attnprobe.readings.reading import HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import CLASSES, class_of, metrics_there, per_example
@@ -325,20 +325,7 @@ def class_values(
     return ClassValues(rows, np.stack(columns, 1), classes)
 
 
-def order_gain(attention: np.ndarray, random: np.ndarray, never: np.ndarray) -> np.ndarray:
-    """By how much a random order needs a larger share of the items than attention's."""
-    return removal_share(random, never) - removal_share(attention, never)
-
-
-def beyond_midpoint(
-    attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never: np.ndarray
-) -> np.ndarray:
-    """How much less attention's order needs than the middle of a random order and the optimum."""
-    middle = (removal_share(random, never) + removal_share(optimal, never)) / 2
-    return middle - removal_share(attention, never)
-
-
-ORDERS = ("turn_share_attention", "turn_share_random", "never_turns")
+ORDERS = ("turn_share_random", "turn_share_attention", "never_turns")
 ORDERS_AND_OPTIMUM = (
     "turn_share_attention",
     "turn_share_random",
@@ -408,14 +395,14 @@ CLAIMS = (
         "a random order needs more items than attention's until the answer to the class turns",
         "difference of the shares of the items removed, −1 to 1",
         kinds=ORDERS,
-        value=order_gain,
+        value=share_difference,
     ),
     *_claims(
         "attention_closer_to_optimal_than_to_random",
         "attention's order is closer to the smallest set than to a random order",
         "the middle of random and optimal minus the share of the items removed by attention",
         kinds=ORDERS_AND_OPTIMUM,
-        value=beyond_midpoint,
+        value=ahead_of_midpoint,
     ),
     *_claims(
         "top_does_more",

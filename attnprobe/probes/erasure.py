@@ -388,12 +388,13 @@ def _needs_more(first: str, second: str) -> Measure:
         f"removed_fraction_{first}",
         f"removed_fraction_{second}",
         "never_flips",
-        value=_share_difference,
+        value=share_difference,
         ends=(-1, 1),
     )
 
 
-def _share_difference(a: np.ndarray, b: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+def share_difference(a: np.ndarray, b: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+    """By how much the first order needs a larger share of the items than the second."""
     return removal_share(a, never_flips) - removal_share(b, never_flips)
 
 
@@ -408,7 +409,7 @@ def _fewer(count: np.ndarray, rival_count: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(a) & np.isinf(b), np.nan, compared)
 
 
-def _ahead_of_midpoint(
+def ahead_of_midpoint(
     attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
 ) -> np.ndarray:
     """How much less attention's order needs than the middle of a random order and the optimum."""
@@ -453,7 +454,7 @@ CLAIMS = (
             "removed_fraction_random",
             "removed_fraction_optimal",
             "never_flips",
-            value=_ahead_of_midpoint,
+            value=ahead_of_midpoint,
             ends=(-1, 1),
         ),
         quantity=(
