@@ -13,7 +13,7 @@ from attnprobe.readings.reading import Headline, Reading
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
-from attnprobe.results.pivot import ASKED, REPEATS, RUN, by_run, distinct, text_of
+from attnprobe.results.pivot import ASKED, REPEATS, RUN, by_run, distinct, text_by_example
 from attnprobe.results.table import ends_of
 
 OVERALL = "overall"
@@ -209,9 +209,7 @@ def _of_whole_split(run: pd.DataFrame, number: Headline, value: float) -> Mean:
 
 def _mean_of_questions(values: "pd.Series[float]", run: pd.DataFrame) -> "pd.Series[float]":
     """The values text by text: the questions about one text count together."""
-    texts = pd.Series(text_of(run), run["example_id"])
-    texts = texts[~texts.index.duplicated()]
-    return values.groupby(texts.reindex(values.index)).mean()
+    return values.groupby(text_by_example(run).reindex(values.index)).mean()
 
 
 def ends_of_headline(run: pd.DataFrame, number: Headline) -> tuple[float, float]:

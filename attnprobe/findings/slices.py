@@ -14,9 +14,10 @@ from attnprobe.evidence.deciding_words import (
     shares_of_classes,
 )
 from attnprobe.evidence.evidence import values_of
-from attnprobe.evidence.statistics import Interval, wilson
+from attnprobe.evidence.statistics import Interval, wilson_of_clusters
 from attnprobe.findings.groups import Group
 from attnprobe.findings.sheet import tested_run
+from attnprobe.results.pivot import text_by_example
 
 FEWEST = int(deciding_words.FEWEST_TEXTS)
 """Texts below which a part has no row."""
@@ -40,7 +41,8 @@ class Slice:
     Attributes:
         name: what they have in common.
         texts: how many there are.
-        right: share of right decisions, 0 to 1, with its 95 % interval.
+        right: share of right decisions, 0 to 1, with its 95 % interval, in which several questions
+            about one text count together.
         share: of the weight beyond chance that is on words that move the prediction, −1 to 1, with
             an interval that holds together with those of the other rows; NaN where it is not asked.
         answer: yes, no or open; or why it is not asked.
@@ -120,8 +122,14 @@ def _divided(
     large = [str(name) for name in sizes.index[sizes >= FEWEST]]
     shown = large[:MOST]
     shares = _shares(part, shown, measured)
-    is_right = is_right[examples]
-    rows = [_row(name, is_right[part == name], shares.get(name)) for name in shown]
+    text = text_by_example(measured)
+    rows = []
+    for name in shown:
+        examples_of_part = part.index[part == name]
+        right = wilson_of_clusters(
+            is_right[examples_of_part].to_numpy(bool), text[examples_of_part].to_numpy()
+        )
+        rows.append(_row(name, len(examples_of_part), right, shares.get(name)))
     return Slices(by, rows, list(_left_out(sizes, shown)))
 
 
@@ -145,20 +153,14 @@ def _shares(
     return {shown[share.predicted_class]: share for share in shares}
 
 
-def _row(name: str, is_right: "pd.Series[bool]", share: ShareOfClass | None) -> Slice:
-    right = wilson(int(is_right.sum()), len(is_right))
+def _row(name: str, texts: int, right: Interval, share: ShareOfClass | None) -> Slice:
     unknown = Interval(np.nan, np.nan, np.nan)
     if share is None or not share.is_asked:
         answer = "too few texts" if share is None else share.answer
-        return Slice(name, len(is_right), right, unknown, answer)
+        return Slice(name, texts, right, unknown, answer)
     evidence = share.share
-    return Slice(
-        name,
-        len(is_right),
-        right,
-        Interval(evidence.value, evidence.low, evidence.high),
-        share.answer,
-    )
+    interval = Interval(evidence.value, evidence.low, evidence.high)
+    return Slice(name, texts, right, interval, share.answer)
 
 
 def _left_out(sizes: "pd.Series[int]", shown: Sequence[str]) -> Iterator[str]:

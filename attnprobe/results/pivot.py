@@ -63,6 +63,12 @@ def text_of(rows: pd.DataFrame) -> Int[np.ndarray, " rows"]:
     return texts
 
 
+def text_by_example(rows: pd.DataFrame) -> "pd.Series[int]":
+    """Each example of these rows → the example that stands for its text (`text_of`)."""
+    texts = pd.Series(text_of(rows), rows["example_id"])
+    return texts[~texts.index.duplicated()]
+
+
 def label_of(rows: pd.DataFrame) -> "np.ndarray | None":
     """The name of the label that each row asks for; None where rows ask for no labels."""
     labels = rows.attrs.get(ASKED_LABELS, {})

@@ -32,6 +32,7 @@ def pairs(make_run):
         examples["tokens"] = [["premise", str(number)] for number in premise]
         examples["question"] = [["hypothesis", str(row % questions)] for row in range(count)]
         examples["slice"] = [regions[number] for number in premise]
+        examples["label"] = premise % len(CLASSES)
         examples["prediction"] = predictions.ravel()
         pq.write_table(pa.Table.from_pandas(examples, preserve_index=False), path)
 
@@ -101,11 +102,13 @@ def test_three_questions_about_a_text_tell_no_more_than_one(pairs):
     draw = np.random.default_rng(4)
     once = draw.normal(0.4, 0.5, (PREMISES, 1))
     regions = ["north", "south"] * (PREMISES // 2)
-    intervals = []
+    of_questions = []
     for questions in (1, 3):
         shares = np.repeat(once, questions, 1)
         _, by_region = pairs(shares, np.zeros(shares.shape, int), regions)
-        intervals.append({row.name: row.share for row in by_region.rows})
-    one, three = intervals
+        of_questions.append({row.name: row for row in by_region.rows})
+    one, three = of_questions
     for region in ("north", "south"):
-        assert three[region] == pytest.approx(one[region], abs=1e-9)
+        assert three[region].share == pytest.approx(one[region].share, abs=1e-9)
+        assert three[region].right == pytest.approx(one[region].right, abs=1e-9)
+        assert 0 < three[region].right.low < three[region].right.high < 1
