@@ -49,15 +49,15 @@ def test_answers_about_one_text_count_together():
     """A thousand answers that are alike in every text of ten say what a hundred texts say."""
     labels = np.arange(100) % 2
     predictions = np.where(np.arange(100) < 60, labels, 1 - labels)
-    of_texts = quality(labels, predictions)
+    texts = quality(labels, predictions)
     answers = quality(
         np.repeat(labels, 10), np.repeat(predictions, 10), texts=np.repeat(np.arange(100), 10)
     )
-    assert (answers.low, answers.high) == pytest.approx((of_texts.low, of_texts.high))
-    assert answers.balanced_low == pytest.approx(of_texts.balanced_low)
+    assert (answers.low, answers.high) == pytest.approx((texts.low, texts.high))
+    assert answers.balanced_low == pytest.approx(texts.balanced_low)
     assert answers.n == 1000
-    apart = quality(np.repeat(labels, 10), np.repeat(predictions, 10))
-    assert apart.high - apart.low < 0.5 * (answers.high - answers.low)
+    independent = quality(np.repeat(labels, 10), np.repeat(predictions, 10))
+    assert independent.high - independent.low < 0.5 * (answers.high - answers.low)
 
 
 @pytest.mark.parametrize(("right", "better"), [(531, False), (550, False), (600, True)])

@@ -167,25 +167,26 @@ def test_nothing_is_known_while_the_record_is_made(monkeypatch, answers):
 
 def test_models_with_an_attention_per_label_have_a_record_of_their_own():
     """Neither sort of model cites the other's rates, nor counts among them."""
-    of_labels = counts((20, 20), (30, 0), encoder="lstm per label")
-    both = pd.concat([counts((40, 38), (60, 3)), of_labels], ignore_index=True)
-    apart = track_record("erasure", "word", "lstm", "c", answers=both)
-    assert "40 models of 40 rules" in apart.words
-    per_label = track_record("erasure", "word", "lstm per label", "c", answers=both)
-    assert "intervals over draws of texts" in per_label.words
-    assert "20 models of 20 draws of texts" in per_label.words
-    assert per_label.supports
-    assert track_record("erasure", "word", "cnn per label", "c", answers=both).words == NONE
+    label_models = counts((20, 20), (30, 0), encoder="lstm per label")
+    record = pd.concat([counts((40, 38), (60, 3)), label_models], ignore_index=True)
+    shared = track_record("erasure", "word", "lstm", "c", answers=record)
+    assert "40 models of 40 rules" in shared.words
+    labelled = track_record("erasure", "word", "lstm per label", "c", answers=record)
+    assert "intervals over draws of texts" in labelled.words
+    assert "20 models of 20 draws of texts" in labelled.words
+    assert labelled.supports
+    assert track_record("erasure", "word", "cnn per label", "c", answers=record).words == NONE
 
 
 def test_the_errors_of_an_answer_are_of_the_same_sort_of_model():
-    of_labels = counts((20, 20), (30, 3), encoder="lstm per label").assign(claim=CHIP)
-    both = pd.concat([counts((40, 38), (60, 6)).assign(claim=CHIP), of_labels], ignore_index=True)
-    said = {
-        encoder: errors_of(Chip.CARE, Verdict.MEETS, encoder, is_audit=False, answers=both)
+    shared = counts((40, 38), (60, 6))
+    labelled = counts((20, 20), (30, 3), encoder="lstm per label")
+    record = pd.concat([shared, labelled], ignore_index=True).assign(claim=CHIP)
+    errors = {
+        encoder: errors_of(Chip.CARE, Verdict.MEETS, encoder, is_audit=False, answers=record)
         for encoder in ("lstm", "lstm per label")
     }
-    assert said["lstm"].startswith("Of 60 models")
-    assert "over 60 rules" in said["lstm"]
-    assert said["lstm per label"].startswith("Of 30 models")
-    assert "over 30 draws of texts" in said["lstm per label"]
+    assert errors["lstm"].startswith("Of 60 models")
+    assert "over 60 rules" in errors["lstm"]
+    assert errors["lstm per label"].startswith("Of 30 models")
+    assert "over 30 draws of texts" in errors["lstm per label"]

@@ -64,17 +64,17 @@ def test_hypotheses_of_one_premise_count_each_for_the_class_that_is_predicted(pa
     shares = np.tile([SHARE_OF_CLASS[name] for name in CLASSES], (PREMISES, 1))
     predictions = np.tile([0, 1, 2], (PREMISES, 1))
     regions = ["north", "south"] * (PREMISES // 2)
-    by_class, by_region = pairs(shares, predictions, regions)
-    assert {row.name: row.texts for row in by_class.rows} == dict.fromkeys(CLASSES, PREMISES)
-    found = {row.name: row.share.value for row in by_class.rows}
-    assert found == pytest.approx(SHARE_OF_CLASS, abs=1e-12)
-    assert {row.name: row.answer for row in by_class.rows} == {
+    classes, parts = pairs(shares, predictions, regions)
+    assert {row.name: row.texts for row in classes.rows} == dict.fromkeys(CLASSES, PREMISES)
+    shares_of_classes = {row.name: row.share.value for row in classes.rows}
+    assert shares_of_classes == pytest.approx(SHARE_OF_CLASS, abs=1e-12)
+    assert {row.name: row.answer for row in classes.rows} == {
         "entailment": "yes",
         "neutral": "yes",
         "contradiction": "no",
     }
     mean = np.mean(list(SHARE_OF_CLASS.values()))
-    assert {row.name: row.share.value for row in by_region.rows} == {
+    assert {row.name: row.share.value for row in parts.rows} == {
         "north": pytest.approx(mean, abs=1e-12),
         "south": pytest.approx(mean, abs=1e-12),
     }
@@ -84,11 +84,11 @@ def test_a_part_has_the_share_of_its_own_texts(pairs):
     """Beside a plain loop over the texts; parts of different sizes, in no order."""
     draw = np.random.default_rng(3)
     regions = [("north", "south", "east")[min(number, 2)] for number in draw.integers(0, 5, 90)]
-    of_region = {"north": 0.9, "south": 0.0, "east": 0.45}
-    shares = np.array([[of_region[region] + draw.normal(0, 0.1)] for region in regions])
-    _, by_region = pairs(shares, draw.integers(0, 3, (PREMISES, 1)), regions)
-    assert {row.name for row in by_region.rows} == set(of_region)
-    for row in by_region.rows:
+    means = {"north": 0.9, "south": 0.0, "east": 0.45}
+    shares = np.array([[means[region] + draw.normal(0, 0.1)] for region in regions])
+    _, parts = pairs(shares, draw.integers(0, 3, (PREMISES, 1)), regions)
+    assert {row.name for row in parts.rows} == set(means)
+    for row in parts.rows:
         texts = [
             share[0] for share, region in zip(shares, regions, strict=True) if region == row.name
         ]
@@ -102,13 +102,13 @@ def test_three_questions_about_a_text_tell_no_more_than_one(pairs):
     draw = np.random.default_rng(4)
     once = draw.normal(0.4, 0.5, (PREMISES, 1))
     regions = ["north", "south"] * (PREMISES // 2)
-    of_questions = []
+    rows_of_questions = []
     for questions in (1, 3):
         shares = np.repeat(once, questions, 1)
-        _, by_region = pairs(shares, np.zeros(shares.shape, int), regions)
-        of_questions.append({row.name: row for row in by_region.rows})
-    one, three = of_questions
+        _, parts = pairs(shares, np.zeros(shares.shape, int), regions)
+        rows_of_questions.append({row.name: row for row in parts.rows})
+    single, repeated = rows_of_questions
     for region in ("north", "south"):
-        assert three[region].share == pytest.approx(one[region].share, abs=1e-9)
-        assert three[region].right == pytest.approx(one[region].right, abs=1e-9)
-        assert 0 < three[region].right.low < three[region].right.high < 1
+        assert repeated[region].share == pytest.approx(single[region].share, abs=1e-9)
+        assert repeated[region].right == pytest.approx(single[region].right, abs=1e-9)
+        assert 0 < repeated[region].right.low < repeated[region].right.high < 1

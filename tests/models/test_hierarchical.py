@@ -131,8 +131,8 @@ def gathering(attention="additive", encoder="lstm", unit=Unit.SENTENCE):
 @pytest.mark.parametrize("attention", ["additive", "dot", SparsemaxAttention])
 def test_a_sentence_has_the_weight_of_its_words_and_says_what_they_say(attention):
     batch = with_sentences(padding=3)
-    words, of_words = toy_readout(gathering(attention, unit=Unit.WORD), batch)
-    sentences, of_sentences = toy_readout(gathering(attention), batch)
+    words, word_readout = toy_readout(gathering(attention, unit=Unit.WORD), batch)
+    sentences, sentence_readout = toy_readout(gathering(attention), batch)
     assert_close(sentences.logits, words.logits)
     for row, text in enumerate(SENTENCES):
         for place in range(len(text)):
@@ -142,15 +142,15 @@ def test_a_sentence_has_the_weight_of_its_words_and_says_what_they_say(attention
             inner = sentences.word_attention[row, members]
             assert_close(inner.sum(), torch.ones_like(weight))
             assert_close(inner * weight, words.attention[row, members])
-            said = (inner.unsqueeze(-1) * of_words.position_logits[row, members]).sum(0)
-            assert_close(of_sentences.position_logits[row, place], said)
+            logits = inner @ word_readout.position_logits[row, members]
+            assert_close(sentence_readout.position_logits[row, place], logits)
         assert (sentences.attention[row, len(text) :] == 0).all()
         assert sentences.content[row].tolist() == [place < len(text) for place in range(4)]
 
 
 def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_before():
     batch = with_sentences()
-    words, of_words = toy_readout(gathering(unit=Unit.WORD), batch)
+    words, word_readout = toy_readout(gathering(unit=Unit.WORD), batch)
     classifier = gathering()
     outputs, readout = toy_readout(classifier, batch)
     generator = torch.Generator().manual_seed(1)
@@ -163,7 +163,7 @@ def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_bef
             members = batch.sentence[row] == place
             share = words.attention[row, members] / words.attention[row, members].sum()
             over_words[row, members] = moved[row, place] * share
-    assert_close(readout.logits(moved), of_words.logits(over_words))
+    assert_close(readout.logits(moved), word_readout.logits(over_words))
     assert_close(classifier.outputs_from(batch, attention=moved).logits, readout.logits(moved))
 
 
@@ -200,28 +200,26 @@ def test_the_fewest_sentences_that_change_a_decision_are_those_of_all_sets():
         other_words = (batch.ids + 5 * seed) % 26 + 4
         batch = replace(batch, ids=torch.where(batch.content, other_words, batch.ids))
         _, readout = toy_readout(undecided(classifier, batch), batch)
-        found = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+        search = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         for row, text in enumerate(texts):
             weights = readout.attention[row, : len(text)]
             logits = readout.position_logits[row, : len(text)]
-            decision = int((weights @ logits).argmax())
-            flipping = [
-                size
-                for size in range(1, len(text))
-                for erased in combinations(range(len(text)), size)
-                if int((weights_without(weights, erased) @ logits).argmax()) != decision
-            ]
-            smallest = min(flipping, default=-1)
-            assert int(found.size[row]) == smallest
+            smallest = smallest_by_enumeration(weights, logits)
+            assert int(search.size[row]) == smallest
             sizes.add(smallest)
     assert {1, 2} <= sizes
 
 
-def weights_without(weights, erased):
-    """The weights without those of some sentences, renormalised."""
-    left = weights.clone()
-    left[list(erased)] = 0
-    return left / left.sum()
+def smallest_by_enumeration(weights, logits):
+    """The fewest sentences whose erasure changes the decision; -1: no set does."""
+    decision = int((weights @ logits).argmax())
+    for size in range(1, len(weights)):
+        for erased in combinations(range(len(weights)), size):
+            remaining = weights.clone()
+            remaining[list(erased)] = 0
+            if int((remaining / remaining.sum() @ logits).argmax()) != decision:
+                return size
+    return -1
 
 
 def test_texts_without_sentences_are_refused_before_anything_is_trained():

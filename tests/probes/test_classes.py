@@ -31,14 +31,14 @@ def of_class(results, kind, row, number):
     return results[f"{kind}_class_{number}"][row].item()
 
 
-def answer(weights, logits, number, kept):
-    """Whether a class is the prediction when these items are kept."""
-    sums = weights[kept] @ logits[kept]
+def answer(weights, logits, number, items):
+    """Whether a class is the prediction of these items alone."""
+    sums = weights[items] @ logits[items]
     return all(sums[number] > sums[rival] for rival in range(len(sums)) if rival != number)
 
 
-def in_small_texts(readout):
-    """Of every text its number, weights and logits, and every class with its answer."""
+def questions(readout):
+    """Every class of every text: the text's row, weights and logits, and the class's number."""
     for row, length in enumerate(LENGTHS):
         content = readout.content[row]
         weights = readout.attention[row, content].numpy()
@@ -54,41 +54,43 @@ def smallest_by_enumeration(weights, logits, number):
     is_predicted = answer(weights, logits, number, list(items))
     for size in range(1, len(weights)):
         for erased in itertools.combinations(items, size):
-            kept = [item for item in items if item not in erased]
-            if answer(weights, logits, number, kept) != is_predicted:
+            remaining = [item for item in items if item not in erased]
+            if answer(weights, logits, number, remaining) != is_predicted:
                 return size
     return None
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_smallest_set_of_every_class_is_that_of_all_subsets(classes):
-    taken, brought, never = 0, 0, 0
+    losses = 0
+    gains = 0
+    unturned = 0
     for seed in range(3):
         readout = small_texts(classes, seed)
         results = values(Classes(), readout)
-        for row, weights, logits, number in in_small_texts(readout):
+        for row, weights, logits, number in questions(readout):
             size = smallest_by_enumeration(weights, logits, number)
             assert of_class(results, "turn_proved", row, number) == 1
             assert of_class(results, "never_turns", row, number) == (size is None)
             measured = of_class(results, "turn_size", row, number)
             if size is None:
-                never += 1
+                unturned += 1
                 assert np.isnan(measured)
             else:
                 assert measured == size
                 share = of_class(results, "turn_share_optimal", row, number)
                 assert share == pytest.approx(size / len(weights))
                 is_predicted = answer(weights, logits, number, list(range(len(weights))))
-                taken += is_predicted
-                brought += not is_predicted
-    assert min(taken, brought, never) > 5
+                losses += is_predicted
+                gains += not is_predicted
+    assert min(losses, gains, unturned) > 5
 
 
 def test_attentions_order_is_followed_one_item_at_a_time():
     readout = small_texts()
     results = values(Classes(), readout)
     turned = 0
-    for row, weights, logits, number in in_small_texts(readout):
+    for row, weights, logits, number in questions(readout):
         order = np.argsort(-weights, kind="stable")
         is_predicted = answer(weights, logits, number, order)
         steps = [
@@ -103,41 +105,51 @@ def test_attentions_order_is_followed_one_item_at_a_time():
     assert turned > 10
 
 
+def probability(weights, logits, number, items):
+    """Of a class, by these items alone."""
+    mean = weights[items] @ logits[items] / weights[items].sum()
+    return torch.tensor(mean).softmax(-1)[number].item()
+
+
+def single_erasures(weights, logits, number):
+    """What each item's erasure does to a class: how far it moves it, and whether it turns it."""
+    items = list(range(len(weights)))
+    before = probability(weights, logits, number, items)
+    is_predicted = answer(weights, logits, number, items)
+    effects = []
+    turns = []
+    for item in items:
+        remaining = items[:item] + items[item + 1 :]
+        after = probability(weights, logits, number, remaining)
+        effects.append(jensenshannon([before, 1 - before], [after, 1 - after]) ** 2)
+        turns.append(float(answer(weights, logits, number, remaining) != is_predicted))
+    return {"effect": effects, "turns": turns}
+
+
 def test_single_erasures_are_those_of_a_plain_loop():
     readout = small_texts()
     results = values(Classes(), readout)
-    for row, weights, logits, number in in_small_texts(readout):
-        before = torch.tensor(weights @ logits).softmax(-1)[number].item()
-        is_predicted = answer(weights, logits, number, list(range(len(weights))))
-        effects, turns = [], []
-        for item in range(len(weights)):
-            kept = [other for other in range(len(weights)) if other != item]
-            left = weights[kept] @ logits[kept] / weights[kept].sum()
-            after = torch.tensor(left).softmax(-1)[number].item()
-            effects.append(jensenshannon([before, 1 - before], [after, 1 - after]) ** 2)
-            turns.append(answer(weights, logits, number, kept) != is_predicted)
+    for row, weights, logits, number in questions(readout):
         top = int(weights.argmax())
-        for kind, numbers in (("effect", effects), ("turns", turns)):
-            others = [float(each) for item, each in enumerate(numbers) if item != top]
+        for kind, numbers in single_erasures(weights, logits, number).items():
             measured = of_class(results, f"top_{kind}", row, number)
-            assert measured == pytest.approx(float(numbers[top]), abs=1e-12)
+            assert measured == pytest.approx(numbers[top], abs=1e-12)
             measured = of_class(results, f"other_{kind}", row, number)
-            assert measured == pytest.approx(np.mean(others), abs=1e-12)
+            assert measured == pytest.approx(np.mean(np.delete(numbers, top)), abs=1e-12)
 
 
 def test_what_an_item_says_for_a_class_is_its_shapley_value_over_all_subsets():
     readout = small_texts()
     results = values(Classes(), readout)
     signs = set()
-    for row, weights, logits, number in in_small_texts(readout):
-        bias = readout.unattended[row].numpy()
-        effect = logits - bias
+    for row, weights, logits, number in questions(readout):
+        effect = logits - readout.unattended[row].numpy()
         rivals = [rival for rival in range(CLASSES) if rival != number]
         margin = effect[:, number] - effect[:, rivals].mean(1)
 
         subsets = np.arange(2 ** len(weights))[:, None] >> np.arange(len(weights)) & 1
-        kept = subsets * weights
-        game = (kept @ margin) / np.maximum(kept.sum(-1), 1e-300)
+        members = subsets * weights
+        game = (members @ margin) / np.maximum(members.sum(-1), 1e-300)
         expected = shapley_values(torch.tensor(game)[None])[0]
         measured = results[f"class_value_class_{number}"][row, readout.content[row]]
         torch.testing.assert_close(measured, expected)
@@ -167,7 +179,8 @@ def test_of_two_classes_each_says_what_erasure_says_of_the_decision():
     torch.testing.assert_close(results["class_value_class_0"], -results["class_value_class_1"])
 
 
-def known(attention, logits):
+def results_of(attention, logits):
+    """The probe's numbers of one text."""
     readout = Readout(
         torch.tensor([attention], dtype=torch.float64),
         torch.ones(1, len(attention), dtype=torch.bool),
@@ -180,7 +193,7 @@ def known(attention, logits):
 
 def test_a_text_whose_words_stand_for_a_class_each():
     """The word of class 0 hides that of class 1, both that of class 2; nothing is for class 3."""
-    results = known(
+    results = results_of(
         [0.5, 0.3, 0.15, 0.05],
         [[9.0, 0, 0, 0], [0, 9.0, 0, 0], [0, 0, 9.0, 0], [0, 0, 0, 0]],
     )
@@ -200,12 +213,12 @@ def test_a_text_whose_words_stand_for_a_class_each():
 TEXTS = 40
 
 
-def asked(**of_classes):
-    """A table in which every text has the same numbers, given as one per class, and a little."""
+def numbers_by_class(**kinds):
+    """A table in which every text has nearly the same numbers: of each kind one per class."""
     jitter = np.linspace(-0.01, 0.01, TEXTS)
     fixed = ("never_turns", "turn_share_random")
     metrics = {"predicted_class": np.arange(TEXTS) % 2.0}
-    for kind, numbers in of_classes.items():
+    for kind, numbers in kinds.items():
         for number, value in enumerate(numbers):
             spread = 0 * jitter if kind in fixed else jitter
             metrics[f"{kind}_class_{number}"] = value + spread
@@ -219,16 +232,16 @@ def evidence_of(name, results):
 
 
 def test_every_class_counts_and_the_class_where_it_holds_least_is_named():
-    results = asked(
+    results = numbers_by_class(
         turn_share_attention=[0.2, 0.7, 0.4],
         turn_share_random=[0.6, 0.6, 0.6],
         turn_share_optimal=[0.1, 0.1, 0.1],
         never_turns=[0, 0, 0],
     )
-    together = evidence_of("attention_beats_random_over_classes", results)
-    assert together.value == pytest.approx((0.4 - 0.1 + 0.2) / 3)
-    assert together.n == TEXTS
-    assert together.low > 0
+    mean = evidence_of("attention_beats_random_over_classes", results)
+    assert mean.value == pytest.approx((0.4 - 0.1 + 0.2) / 3)
+    assert mean.n == TEXTS
+    assert mean.low > 0
     lowest = evidence_of("attention_beats_random_in_every_class", results)
     assert (lowest.part, lowest.value) == ("class_1", pytest.approx(-0.1))
     middle = evidence_of("attention_closer_to_optimal_than_to_random_in_every_class", results)
@@ -236,7 +249,7 @@ def test_every_class_counts_and_the_class_where_it_holds_least_is_named():
 
 
 def test_a_class_that_nothing_turns_has_no_order():
-    results = asked(
+    results = numbers_by_class(
         turn_share_attention=[0.2, np.nan],
         turn_share_random=[0.6, np.nan],
         never_turns=[0, 1],
@@ -246,12 +259,16 @@ def test_a_class_that_nothing_turns_has_no_order():
 
 
 def test_an_order_that_turns_no_class_needs_every_item():
-    results = asked(turn_share_attention=[np.nan], turn_share_random=[0.6], never_turns=[0])
+    results = numbers_by_class(
+        turn_share_attention=[np.nan], turn_share_random=[0.6], never_turns=[0]
+    )
     assert evidence_of("attention_beats_random_over_classes", results).value == pytest.approx(-0.4)
 
 
 def test_the_table_tells_taking_from_bringing():
-    results = asked(class_probability=[0.6, 0.3], turn_size=[1.0, 4.0], top_effect=[0.3, 0.2])
+    results = numbers_by_class(
+        class_probability=[0.6, 0.3], turn_size=[1.0, 4.0], top_effect=[0.3, 0.2]
+    )
     built = class_table(results)
     assert built["class"].tolist() == ["class 0", "class 0", "class 1", "class 1"]
     assert built["the prediction is"].tolist() == ["taken from it", "brought to it"] * 2
