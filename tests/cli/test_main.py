@@ -101,10 +101,10 @@ def test_every_command_has_help(name, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["attnprobe"])
     with suppress(SystemExit):
         main([name, "--help"])
-    shown = capsys.readouterr().out
-    assert f"attnprobe {name}" in shown
+    help_text = capsys.readouterr().out
+    assert f"attnprobe {name}" in help_text
     if name != "run":  # it lists every choice, a line for each group
-        assert max(map(len, shown.splitlines())) <= 80
+        assert max(map(len, help_text.splitlines())) <= 80
 
 
 def test_the_list_of_commands_fits_a_terminal(capsys):

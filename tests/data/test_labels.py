@@ -191,18 +191,19 @@ def texts_of(part):
 def test_a_sample_tears_no_text_apart():
     everything = data_of(MANY, MANY)
     everything.setup()
-    some = data_of(MANY, MANY, most={"train": 21, "test": 9})
-    some.setup()
+    sample = data_of(MANY, MANY, most={"train": 21, "test": 9})
+    sample.setup()
     for split, texts in (("train", 10), ("test", 4)):  # two rows each, and one row to spare
-        drawn = texts_of(some.splits[split])
+        drawn = texts_of(sample.splits[split])
         complete = texts_of(everything.splits[split])
         assert len(drawn) == texts
         assert all(labels == complete[text] for text, labels in drawn.items())
-        left_out = everything.sizes[split] - some.sizes[split]
-        assert some.counts[split]["dropped"]["over data.most"] == left_out
-    other = data_of(MANY, MANY, most={"train": 21, "test": 9}, split_seed=1)
-    other.setup()
-    assert set(texts_of(other.splits["test"])) != set(texts_of(some.splits["test"]))
+        left_out = everything.sizes[split] - sample.sizes[split]
+        assert sample.counts[split]["dropped"]["over data.most"] == left_out
+    another_sample = data_of(MANY, MANY, most={"train": 21, "test": 9}, split_seed=1)
+    another_sample.setup()
+    drawn = set(texts_of(sample.splits["test"]))
+    assert set(texts_of(another_sample.splits["test"])) != drawn
 
 
 def test_a_sample_smaller_than_a_text_is_refused():

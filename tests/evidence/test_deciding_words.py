@@ -392,8 +392,8 @@ def test_of_every_class_predicted_or_not_a_text_counts_once():
     assert lowest.part == "class_1"
     assert lowest.value == pytest.approx(parts[1].share.value, abs=1e-12)
     results.attrs["classes"] = ["bad", "so-so", "good"]
-    by_output = share_by_output(results).set_index("class")
-    assert by_output["answer"].to_dict() == {"bad": "yes", "so-so": "no", "good": "yes"}
+    shares = share_by_output(results).set_index("class")
+    assert shares["answer"].to_dict() == {"bad": "yes", "so-so": "no", "good": "yes"}
 
 
 def test_a_class_that_no_word_moves_is_not_the_one_where_it_holds_least():

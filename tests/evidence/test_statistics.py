@@ -270,17 +270,17 @@ def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
     """80 texts of 6 answers each, right with a probability of the text's own."""
     draw = np.random.default_rng(0)
     cluster = np.repeat(np.arange(80), 6)
-    held = []
-    held_by_rows = []
+    holds = []
+    holds_of_rows = []
     for _ in range(600):
         probability = draw.beta(3.5, 1.5, size=80)
         is_hit = draw.random(480) < probability[cluster]
         share = statistics.wilson_of_clusters(is_hit, cluster)
-        by_rows = statistics.wilson(is_hit.sum(), 480)
-        held.append(share.low <= 0.7 <= share.high)
-        held_by_rows.append(by_rows.low <= 0.7 <= by_rows.high)
-    assert np.mean(held) >= 0.93
-    assert np.mean(held_by_rows) < 0.9
+        share_of_rows = statistics.wilson(is_hit.sum(), 480)
+        holds.append(share.low <= 0.7 <= share.high)
+        holds_of_rows.append(share_of_rows.low <= 0.7 <= share_of_rows.high)
+    assert np.mean(holds) >= 0.93
+    assert np.mean(holds_of_rows) < 0.9
 
 
 def test_a_share_of_no_rows_is_unknown():

@@ -104,11 +104,11 @@ def of_orders(more, fewer, least=(), **fixed):
     return metrics
 
 
-def of_outputs(share, other):
-    """Two classes whose own words have so much of the weight beyond chance."""
+def of_outputs(*shares):
+    """Classes whose own words have so much of the weight beyond chance."""
     columns = {}
-    for number, of_class in enumerate((share, other)):
-        for name, values in on_deciding_words("output", of_class).items():
+    for number, share in enumerate(shares):
+        for name, values in on_deciding_words("output", share).items():
             columns[f"{name}_class_{number}"] = values
     return columns
 

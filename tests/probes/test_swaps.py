@@ -486,12 +486,12 @@ def test_each_of_two_outcomes_is_moved_as_far_as_both_are():
     generator = torch.Generator().manual_seed(0)
     half = torch.randn(9, 1, generator=generator, dtype=torch.float64)
     other_half = half + 0.3 * torch.randn(9, 1, generator=generator, dtype=torch.float64)
-    both = WordEffects(torch.cat([half, -half], 1), torch.cat([other_half, -other_half], 1))
+    effects = WordEffects(torch.cat([half, -half], 1), torch.cat([other_half, -other_half], 1))
     for number in range(2):
-        of_class = both.of_class(number)
-        torch.testing.assert_close(of_class.squared, both.squared)
-        torch.testing.assert_close(of_class.shares, both.shares)
-        assert of_class.strength == pytest.approx(both.strength)
+        effects_on_class = effects.of_class(number)
+        torch.testing.assert_close(effects_on_class.squared, effects.squared)
+        torch.testing.assert_close(effects_on_class.shares, effects.shares)
+        assert effects_on_class.strength == pytest.approx(effects.strength)
 
 
 def test_the_words_of_a_class_are_not_those_of_another_one():
@@ -586,10 +586,10 @@ def test_the_share_of_sentences_is_the_weight_on_the_one_that_decides_beyond_cha
     decides = (batch.ids[:, 1:-1] >= 40).unflatten(1, (-1, SENTENCE)).any(-1)
     weight = float((attention * decides).sum(-1).mean())
     chance = SENTENCE / WORDS
-    known = (weight - chance) / (1 - chance)
+    expected = (weight - chance) / (1 - chance)
     share = shared(sentences_by_focus[kind])
-    assert share.value == pytest.approx(known, abs=0.06)
-    assert share.low < known < share.high
+    assert share.value == pytest.approx(expected, abs=0.06)
+    assert share.low < expected < share.high
     shares = sentences_by_focus[kind]["word_share"]
     assert shares.shape == decides.shape
     assert float(shares[decides].mean()) > 0.95

@@ -43,20 +43,21 @@ def test_models_come_rule_by_rule_in_whole_draws():
 
 def share_of(answer):
     """A label whose share gets this answer."""
-    share = {
+    shares = {
         "yes": Evidence(0.8, 0.7, 0.9, 30),
         "no": Evidence(0.1, 0.0, 0.2, 30),
         "open": Evidence(0.4, 0.3, 0.5, 30),
-    }.get(answer, Evidence(0.8, 0.7, 0.9, 30))
+        UNASKED: Evidence(0.8, 0.7, 0.9, 30),
+    }
     weight = Evidence(0.1 if answer == UNASKED else 0.9, 0, 1, 30)
-    return ShareOfLabel("code0", ShareOfClass(0, 30.0, weight, share))
+    return ShareOfLabel("code0", ShareOfClass(0, 30.0, weight, shares[answer]))
 
 
 @pytest.mark.parametrize("answer", ["yes", "no", "open", UNASKED])
 def test_the_answer_about_a_label_is_counted_as_that_of_a_claim(answer):
     row = answer_about(share_of(answer))
     assert row["claim"] == LABEL
-    answers = {str(verdict): told for verdict, told in ANSWER_OF_VERDICT.items()}
+    answers = {str(verdict): word for verdict, word in ANSWER_OF_VERDICT.items()}
     assert answers[row["verdict"]] == answer
     weak = replace(share_of("no").part, texts=3.0)  # too few for an answer
     assert answers[answer_about(ShareOfLabel("code0", weak))["verdict"]] == UNASKED
@@ -76,17 +77,17 @@ def test_every_model_is_there_once_and_right_and_wrong_are_so_by_its_facts(shipp
     rows = shipped.to_pandas()
     assert not rows[["kind", "encoder", "attention", "draw"]].duplicated().any()
     assert set(rows["kind"]) <= set(RULES)
-    of_kind = rows.groupby(["kind", "encoder"])["draw"].nunique()
-    assert of_kind[next(iter(RULES))].min() == 5
+    draws = rows.groupby(["kind", "encoder"])["draw"].nunique()
+    assert draws[next(iter(RULES))].min() == 5
     assert (rows.loc[rows["truth"] == "right", "rightness"] >= 0.8).all()
     assert (rows.loc[rows["truth"].isin(["right", "wrong"]), "balanced_accuracy"] >= 0.9).all()
     assert (rows.loc[rows["truth"] == "wrong", "rightness"] < 0.4).all()
 
 
 def test_verdicts_read_the_shipped_rows(shipped):
-    own = answers_of(shipped)
-    read = calibration()
-    of_labels = read[read["family"].isin(own["family"].unique())]
-    assert len(of_labels) == len(own)
+    expected = answers_of(shipped)
+    record = calibration()
+    answers = record[record["family"].isin(expected["family"].unique())]
+    assert len(answers) == len(expected)
     trained = [truth for truth in shipped["truth"].to_pylist() if truth != "failed"]
-    assert len(answers_to(LABEL, of_labels)) == 4 * len(trained)  # labels of a model
+    assert len(answers_to(LABEL, answers)) == 4 * len(trained)  # labels of a model

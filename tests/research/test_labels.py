@@ -21,9 +21,9 @@ def test_a_longer_text_in_the_batch_changes_no_label(kind):
     short = torch.tensor([4, 9, 2, 7, 5])
     longer = torch.tensor([3, 8, 6, 2, 9, 11, 12, 4])
     with torch.no_grad():
-        alone = model(short.unsqueeze(0))[0]
-        in_batch = model(nn.utils.rnn.pad_sequence([short, longer], True))[0]
-    assert in_batch.tolist() == pytest.approx(alone.tolist(), abs=1e-6)
+        expected = model(short.unsqueeze(0))[0]
+        logits = model(nn.utils.rnn.pad_sequence([short, longer], True))[0]
+    assert logits.tolist() == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_each_label_of_caml_has_an_attention_of_its_own():

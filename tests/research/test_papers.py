@@ -170,8 +170,9 @@ def test_a_cause_explains_where_changing_it_alone_moves_the_number_to_the_publis
 
 
 def test_setups_that_differ_in_two_things_test_neither():
-    other = Setup("glove", epochs=25)
-    compared = invented_cell(0.80, measured(PLAIN, 0.70, 0.02), measured(other, 0.80, 0.02))
+    changed_twice = Setup("glove", epochs=25)
+    after = measured(changed_twice, 0.80, 0.02)
+    compared = invented_cell(0.80, measured(PLAIN, 0.70, 0.02), after)
     assert causes.cause_tests(compared, PLAIN) == []
     assert causes.explanation(compared, PLAIN) == "not explained: nothing tested"
 
@@ -271,7 +272,7 @@ def test_a_published_number_outside_the_interval_is_bold(cells, parts):
     for each in accuracy.measured:
         value, low, high = each.number
         bold = "**" if not low <= accuracy.published <= high else ""
-        assert f"{bold}{value:.3f} [{low:.3f}, {high:.3f}]" in parts["cells"]
+        assert f"| {bold}{value:.3f} [{low:.3f}, {high:.3f}]" in parts["cells"]
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,10 @@ def gains(random, draws, seeds, *, log_odds, gain, spread):
         gain: how much lower they are with equal weights.
         spread: standard deviation of the log-odds over draws; half of it over seeds.
     """
-    of_draws = random.normal(0, spread, (draws, 1))
+    draw_effects = random.normal(0, spread, (draws, 1))
     parts = {}
     for attention, mean in (("learned", log_odds), ("uniform", log_odds - gain)):
-        odds = mean + of_draws + random.normal(0, spread / 2, (draws, seeds))
+        odds = mean + draw_effects + random.normal(0, spread / 2, (draws, seeds))
         right = random.binomial(200, 1 / (1 + np.exp(-odds)))
         above = np.stack([right, np.full_like(right, 200)], -1)
         parts["accuracy", CELL, attention] = above[:, :, None].astype(float)

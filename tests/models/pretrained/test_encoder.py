@@ -2,6 +2,7 @@ import itertools
 import math
 import os
 import random
+import re
 from functools import partial
 from pathlib import Path
 
@@ -85,28 +86,34 @@ def test_a_text_that_fits_into_a_window_is_read_as_the_library_reads_it(family):
     states, content = states_of(encoder, batch_of(encoder, texts))
     assert content.sum(1).tolist() == [3, 11, 1, 7]
     assert bool((states[~content] == 0).all())
-    network, reader = library_of(folder_of(family))
+    network, tokenizer = library_of(folder_of(family))
     for row, text in enumerate(texts):
-        encoding = reader(text, return_tensors="pt", return_offsets_mapping=True)
+        encoding = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
         offsets = encoding.pop("offset_mapping")[0].tolist()
         with torch.no_grad():
-            pieces = network(**encoding).last_hidden_state[0]
-        place = 0
-        for number, word in enumerate(text.split()):
-            end = place + len(word)
-            own = [
-                piece
-                for piece, (start, stop) in enumerate(offsets)
-                if start < end and stop > place and stop > start
-            ]
-            assert_close(states[row, 1 + number], pieces[own].mean(0), atol=1e-6, rtol=1e-6)
-            place = end + 1
+            piece_states = network(**encoding).last_hidden_state[0]
+        for number, word in enumerate(re.finditer(r"\S+", text)):
+            expected = piece_states[pieces_within(offsets, *word.span())].mean(0)
+            assert_close(states[row, 1 + number], expected, atol=1e-6, rtol=1e-6)
+
+
+def pieces_within(offsets, start, end):
+    """The pieces that share a character with a stretch of the text."""
+    return [
+        piece
+        for piece, (first, stop) in enumerate(offsets)
+        if first < end and stop > start and stop > first
+    ]
 
 
 def states_by_loop(folder, text, size, overlap):
-    """The states of one text's words: every window by itself, and every word in its best one."""
-    network, reader = library_of(folder)
-    words = [reader(word, add_special_tokens=False)["input_ids"] for word in text.split()]
+    """The states of one text's words: every window by itself, and every word in its best one.
+
+    Returns:
+        The states, and how many windows there are.
+    """
+    network, tokenizer = library_of(folder)
+    words = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in text.split()]
     pieces = list(itertools.chain(*words))
     room = size - 2
     starts = [0]
@@ -115,7 +122,7 @@ def states_by_loop(folder, text, size, overlap):
         starts.append(min(starts[-1] + step, len(pieces) - room))
     states = []
     for start in starts:
-        window = [reader.cls_token_id, *pieces[start : start + room], reader.sep_token_id]
+        window = [tokenizer.cls_token_id, *pieces[start : start + room], tokenizer.sep_token_id]
         with torch.no_grad():
             states.append(network(torch.tensor([window])).last_hidden_state[0, 1:-1])
 
@@ -157,8 +164,8 @@ def test_neither_padding_nor_the_texts_beside_it_change_a_state():
     texts = drawn_texts(4, 40, 17)
     states, content = states_of(encoder, batch_of(encoder, texts))
     for row, text in enumerate(texts):
-        alone, own = states_of(encoder, batch_of(encoder, [text]))
-        assert_close(alone[0, own[0]], states[row, content[row]])
+        expected, is_word = states_of(encoder, batch_of(encoder, [text]))
+        assert_close(states[row, content[row]], expected[0, is_word[0]])
 
 
 def test_every_piece_of_a_word_is_read_once_and_of_a_longer_one_than_a_window_what_is_in_it():
@@ -206,8 +213,8 @@ def test_a_text_is_encoded_once_for_all_its_labels_and_not_taken_for_one_with_ot
     outputs = classifier(batch)
     assert read == [2]
     for row, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        alone = classifier(batch_of(classifier, [text], [label]))
-        assert_close(outputs.logits[row], alone.logits[0])
+        expected = classifier(batch_of(classifier, [text], [label]))
+        assert_close(outputs.logits[row], expected.logits[0])
     assert (outputs.logits[0] - outputs.logits[2]).abs().max() > 1e-4
 
 
@@ -227,9 +234,9 @@ def test_a_word_goes_with_its_pieces_and_a_masked_one_has_the_tokenizers_mask():
     is_last = torch.zeros_like(batch.content)
     is_last[0, 30] = True
     masked = classifier.masked(batch, is_last)
-    own = batch.piece_word[0] == 30
-    assert set(masked.pieces[0, own].tolist()) == {classifier.mask}
-    assert bool((masked.pieces[0, ~own] == batch.pieces[0, ~own]).all())
+    is_masked = batch.piece_word[0] == 30
+    assert set(masked.pieces[0, is_masked].tolist()) == {classifier.mask}
+    assert bool((masked.pieces[0, ~is_masked] == batch.pieces[0, ~is_masked]).all())
 
 
 def test_derivatives_by_words_are_those_of_finite_differences():
@@ -246,8 +253,8 @@ def test_derivatives_by_words_are_those_of_finite_differences():
                 changed[0, piece] *= 1 + step
                 ends.append(classifier.outputs_from(batch, changed).logits[0, 1])
             assert_close(derivative[0, piece], (ends[1] - ends[0]) / 2e-5, atol=1e-7, rtol=1e-5)
-    by_word = classifier.per_position(batch, derivative)
-    assert_close(by_word.sum(), derivative[batch.piece_word > 0].sum())
+    derivatives = classifier.per_position(batch, derivative)
+    assert_close(derivatives.sum(), derivative[batch.piece_word > 0].sum())
 
 
 def test_what_states_do_not_depend_on_is_not_trained_and_biases_have_no_weight_decay():
@@ -354,15 +361,15 @@ def test_a_run_that_is_loaded_says_what_it_said(examined):
     rows = read_examples(examined)[:4]
     questions = loaded.config["data"]["question"]
     assert questions == "asked_label"
-    asked = [f"code{row % 3}" for row in range(4)]
+    codes = [f"code{row % 3}" for row in range(4)]
     texts = [" ".join(tokens) for tokens in rows["tokens"]]
-    explanation = loaded.explain(texts, asked, importance=["leave_one_out"])
-    assert [list(tokens) for tokens in explanation["tokens"]] == [list(t) for t in rows["tokens"]]
+    explanation = loaded.explain(texts, codes, importance=["leave_one_out"])
+    assert [*map(list, explanation["tokens"])] == [*map(list, rows["tokens"])]
     attention = np.array(explanation["attention"][1])
     assert math.isclose(attention.sum(), 1, rel_tol=1e-6)
-    is_asked = [row for row in range(4) if rows["example_id"].iloc[row] % 3 == row % 3]
-    assert is_asked
-    for row in is_asked:
+    with_same_code = [row for row in range(4) if rows["example_id"].iloc[row] % 3 == row % 3]
+    assert with_same_code
+    for row in with_same_code:
         expected = rows["attention"].iloc[row]
         assert np.allclose(explanation["attention"][row], expected, atol=1e-5)
 
