@@ -48,6 +48,10 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["seed=${nope}"], "seed refers to ${nope}, which is not a setting"),
         (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),
         (
+            ["model=plm_icd", "training=finetune"],
+            "model.path=???: a value must be given, a folder as save_pretrained writes it, or ",
+        ),
+        (
             ["data.text=a(b"],
             "data.text=a(b: the value cannot be read; put the name in quotes: data.text='\"a(b\"'",
         ),

@@ -38,6 +38,9 @@ CHECKPOINT = (
     "as save_pretrained writes it, or model.path=OWNER/NAME on the hub; training=none takes it as "
     "it is"
 )
+CHECKPOINT_PATH = (
+    ", a folder as save_pretrained writes it, or OWNER/NAME for a checkpoint on the hub"
+)
 EXTRAS = {
     "hydra/launcher/ray": "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'",
     "hydra/sweeper/optuna": (
@@ -178,7 +181,7 @@ def _missing_value(name: str, text: str) -> str:
     whole = re.search(rf"full_key: (\S+\.{re.escape(name)})\s*$", text, re.M)
     if whole is not None:
         name = whole[1]
-    hint = f". {CHECKPOINT}" if name == "model.path" else ""
+    hint = CHECKPOINT_PATH if name == "model.path" else ""
     return f"{name}=???: a value must be given{hint}"
 
 
