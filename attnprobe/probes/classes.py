@@ -23,6 +23,7 @@ from attnprobe.core.settings import Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, by_run
 from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.exact import attention_shapley, smallest_flipping_set
 from attnprobe.exact.checks import LEAST_MASS
 from attnprobe.exact.erasure import decision, erase_each, turn_in_order
@@ -289,14 +290,27 @@ class ClassValues:
         means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         return Evidence.of_runs(by_run(self.rows, means)).within(*self.ends)
 
-    def lowest(self) -> Evidence | None:
-        """The mean over texts of the class where it is smallest; None where each has too few."""
+    def lowest(self, smallest: float) -> Evidence | None:
+        """The mean over texts of the class where it is smallest; None where each has too few.
+
+        It is no yes where another class's is not shown to be above 0, in whose place chance may
+        have put it.
+
+        Args:
+            smallest: difference of interest.
+        """
         of_classes = []
         for number, values in zip(self.classes, self.values.T, strict=True):
             if (~np.isnan(values)).sum() >= FEWEST:
                 evidence = Evidence.of_runs(by_run(self.rows, values)).within(*self.ends)
                 of_classes.append(replace(evidence, part=f"class_{number}"))
-        return min(of_classes, key=lambda evidence: evidence.value, default=None)
+        if not of_classes:
+            return None
+        lowest = min(of_classes, key=lambda evidence: evidence.value)
+        for evidence in of_classes:
+            if evidence.exceeds(0, smallest) is not Verdict.MEETS:
+                return replace(lowest, no_yes=f"it is not shown of {evidence.part}")
+        return lowest
 
 
 def classes_in(table: pd.DataFrame, *kinds: str) -> list[int]:
@@ -367,7 +381,7 @@ def _claims(
 
     def lowest(table: pd.DataFrame) -> Evidence | None:
         values = class_values(table, kinds, value)
-        return None if values is None else replace(values, ends=ends).lowest()
+        return None if values is None else replace(values, ends=ends).lowest(smallest)
 
     source = "Serrano & Smith 2019, sections 4 and 5; every class is attnprobe's"
     together = Claim(

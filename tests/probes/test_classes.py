@@ -9,6 +9,7 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import put_to_test
+from attnprobe.evidence.verdicts import Verdict
 from attnprobe.exact import shapley_values
 from attnprobe.probes.classes import Classes, class_table
 from attnprobe.probes.erasure import Erasure
@@ -225,10 +226,14 @@ def numbers_by_class(**kinds):
     return table("classes", metrics)
 
 
-def evidence_of(name, results):
+def finding_of(name, results):
     claims = {claim.name: claim for claim in readings()["classes"].claims}
     (finding,) = put_to_test((claims[name],), results)
-    return finding.evidence
+    return finding
+
+
+def evidence_of(name, results):
+    return finding_of(name, results).evidence
 
 
 def test_every_class_counts_and_the_class_where_it_holds_least_is_named():
@@ -246,6 +251,26 @@ def test_every_class_counts_and_the_class_where_it_holds_least_is_named():
     assert (lowest.part, lowest.value) == ("class_1", pytest.approx(-0.1))
     middle = evidence_of("attention_closer_to_optimal_than_to_random_in_every_class", results)
     assert middle.value == pytest.approx(0.35 - 0.7)
+
+
+def test_in_every_class_is_no_yes_where_one_class_is_not_shown():
+    """The class with the smallest number is; the next larger number varies too much."""
+    draw = np.random.default_rng(0)
+    wide = draw.normal(size=TEXTS)
+    wide = (wide - wide.mean()) * 0.6 / wide.std()
+    gains = {0: 0.1 + np.linspace(-0.01, 0.01, TEXTS), 1: 0.15 + wide}
+    verdicts = []
+    for classes in ([0], [1], [0, 1]):
+        metrics = {}
+        for number in classes:
+            metrics[f"turn_share_random_class_{number}"] = gains[number]
+            metrics[f"turn_share_attention_class_{number}"] = np.zeros(TEXTS)
+            metrics[f"never_turns_class_{number}"] = np.zeros(TEXTS)
+        finding = finding_of("attention_beats_random_in_every_class", table("classes", metrics))
+        verdicts.append(finding.verdict)
+    assert verdicts == [Verdict.MEETS, Verdict.CANNOT_DECIDE, Verdict.CANNOT_DECIDE]
+    assert finding.evidence.part == "class_0"
+    assert finding.evidence.no_yes == "it is not shown of class_1"
 
 
 def test_a_class_that_nothing_turns_has_no_order():
