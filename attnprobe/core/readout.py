@@ -56,6 +56,17 @@ class Readout:
         """Positions of the text: those of `content`, and those that are not seen."""
         return self.content if self.unseen is None else self.content | self.unseen
 
+    @property
+    def position_effects(self) -> Float[Tensor, "batch seq classes"]:
+        """What each position says for each class by itself: its logits without the bias.
+
+        Of a linear decoder. Where the bias is not known, each position's logits hold all of it.
+        """
+        assert self.position_logits is not None
+        if self.unattended is None:
+            return self.position_logits
+        return self.position_logits - self.unattended.unsqueeze(1)
+
     def logits(
         self, attention: Float[Tensor, "*samples batch seq"]
     ) -> Float[Tensor, "*samples batch classes"]:
@@ -114,7 +125,7 @@ class Readout:
             )
         else:
             bias = self.unattended
-            effect = self.position_logits - bias.unsqueeze(1)
+            effect = self.position_effects
             if self.task is Task.SINGLE_LABEL:
                 gradient = self._closed_form(effect)
             else:

@@ -35,12 +35,9 @@ class AttentionShapley(Targeted):
 
     def payoffs(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """What each position says for the target by itself, without the decoder's bias."""
-        position_logits = subject.readout.position_logits
-        assert position_logits is not None
-        if subject.readout.unattended is not None:
-            position_logits = position_logits - subject.readout.unattended.unsqueeze(1)
-        classes = self.target_classes(subject).unsqueeze(1).expand(*position_logits.shape[:2], 2)
-        return lead(position_logits, classes)
+        effects = subject.readout.position_effects
+        classes = self.target_classes(subject).unsqueeze(1).expand(*effects.shape[:2], 2)
+        return lead(effects, classes)
 
     def solved(self, subject: Subject) -> ShapleyValues:
         """The values with their error; the class of number 1 is the target."""

@@ -167,12 +167,9 @@ def margins_over_others(readout: Readout) -> Float[Tensor, "batch seq classes"]:
 
     Linear in the attention, whatever the number of classes; of two it is the logit's difference.
     """
-    logits = readout.position_logits
-    assert logits is not None
-    if readout.unattended is not None:
-        logits = logits - readout.unattended.unsqueeze(1)
-    classes = logits.shape[-1]
-    return (logits - logits.mean(-1, keepdim=True)) * classes / (classes - 1)
+    effects = readout.position_effects
+    classes = effects.shape[-1]
+    return (effects - effects.mean(-1, keepdim=True)) * classes / (classes - 1)
 
 
 @dataclass(frozen=True)

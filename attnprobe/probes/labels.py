@@ -147,11 +147,8 @@ class Labels(Probe):
 
 def payoffs_of_yes(readout: Readout) -> Float[Tensor, "batch seq"]:
     """How much each position says yes by itself, without the decoder's bias; a logit."""
-    logits = readout.position_logits
-    assert logits is not None
-    if readout.unattended is not None:
-        logits = logits - readout.unattended.unsqueeze(1)
-    return logits[..., YES] - logits[..., 1 - YES]
+    effects = readout.position_effects
+    return effects[..., YES] - effects[..., 1 - YES]
 
 
 @dataclass(frozen=True)
