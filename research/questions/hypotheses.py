@@ -108,8 +108,9 @@ class Contrast:
         return over_draws(self.number)
 
     def _draws_are_equal(self) -> bool:
+        """Whether several draws have one number; a single draw tells nothing of the others."""
         known = self.number[np.isfinite(self.number)]
-        return len(known) > 0 and bool(np.ptp(known) < 1e-9)
+        return len(known) > 1 and bool(np.ptp(known) < 1e-9)
 
 
 @dataclass(frozen=True)

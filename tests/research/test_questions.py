@@ -291,6 +291,14 @@ def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many():
     assert Contrast("equal", number, "within", 0.02, 100).decide().verdict == "open"
 
 
+@pytest.mark.parametrize("side", ["above", "within", "below"])
+@pytest.mark.parametrize("value", [0.0, 0.3])
+def test_one_draw_decides_nothing(side, value):
+    decision = Contrast("a pilot", np.array([value, np.nan]), side, 0.05, 200).decide()
+    assert (decision.verdict, decision.value) == ("open", value)
+    assert np.isnan([decision.low, decision.high, decision.p]).all()
+
+
 def test_p_is_students_over_the_draws():
     number = np.array([0.2, 0.5, 0.3, np.nan])
     contrast = Contrast("some", number, "above", 0.1)
