@@ -49,7 +49,7 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),
         (
             ["model=plm_icd", "training=finetune"],
-            "model.path=???: a value must be given, a folder as save_pretrained writes it, or ",
+            "model.path=???: a value must be given: model.path=FOLDER, a folder as save_",
         ),
         (
             ["data.text=a(b"],

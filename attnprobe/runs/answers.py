@@ -33,13 +33,12 @@ GROUPS = (
     "experiment",
     "training_on",
 )
-CHECKPOINT = (
-    "A classifier of Hugging Face's transformers is model=pretrained model.path=FOLDER, a folder "
-    "as save_pretrained writes it, or model.path=OWNER/NAME on the hub; training=none takes it as "
-    "it is"
-)
 CHECKPOINT_PATH = (
-    ", a folder as save_pretrained writes it, or OWNER/NAME for a checkpoint on the hub"
+    "model.path=FOLDER, a folder as save_pretrained writes it, or model.path=OWNER/NAME on the hub"
+)
+CHECKPOINT = (
+    f"A classifier of Hugging Face's transformers is model=pretrained {CHECKPOINT_PATH}; "
+    f"training=none takes it as it is"
 )
 EXTRAS = {
     "hydra/launcher/ray": "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'",
@@ -181,7 +180,7 @@ def _missing_value(name: str, text: str) -> str:
     whole = re.search(rf"full_key: (\S+\.{re.escape(name)})\s*$", text, re.M)
     if whole is not None:
         name = whole[1]
-    hint = CHECKPOINT_PATH if name == "model.path" else ""
+    hint = f": {CHECKPOINT_PATH}" if name == "model.path" else ""
     return f"{name}=???: a value must be given{hint}"
 
 
