@@ -183,22 +183,12 @@ class Audit(Study):
         assert self.minutes is not None
         assert self.limit is not None
         page = PAGE_SHARE * self.limit if costs is None else self._page_seconds(costs)
+        left = self.limit - CLOCK.elapsed - page
+        most = rows_with_untimed_tests(costs, int(config.training.epochs), left)
         rows = dict(config.data.most or {})
-        fewest = {"test": LEAST}
-        epochs = int(config.training.epochs)
-        if epochs and costs is None:
-            fewest["train"] = FEWEST["train"]
-        if epochs and costs is not None:
-            left = self.limit - CLOCK.elapsed - page - costs.each
-            affordable = int(TRAINING_SHARE * left / (epochs * costs.training))
-            fewest["train"] = min(max(affordable, LEAST_TRAINED), FEWEST["train"])
-            # in proportion, as a training row's cost includes its share of the validation
-            share = min(1.0, fewest["train"] / costs.rows["train"])
-            fewest["validation"] = max(LEAST, round(share * costs.rows["validation"]))
-
-        for split, count in fewest.items():
+        for split, count in most.items():
             rows[split] = min(count, rows.get(split, count))
-        taken = " and ".join(f"{rows[split]:,} {split} rows" for split in fewest)
+        taken = " and ".join(f"{rows[split]:,} {split} rows" for split in most)
         words = (
             f"{len(self.probes)} probes, too slow on this machine to be timed within "
             f"{PLANNING_SHARE:.0%} of study.minutes={self.minutes:g}: taking at most {taken}, at "
@@ -443,6 +433,33 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     cut("train", FEWEST["train"])
     cut("test", LEAST)
     return {split: count for split, count in rows.items() if count < costs.rows.get(split, 0)}
+
+
+def rows_with_untimed_tests(costs: Costs | None, epochs: int, seconds: float) -> dict[str, int]:
+    """How many rows to take at most where nobody knows what a test costs.
+
+    Args:
+        costs: of a training; None: that is not known either.
+        epochs: of a training; 0: nothing is trained.
+        seconds: for one training and the test that the answer goes by.
+
+    Returns:
+        Split → rows.
+
+    >>> costs = Costs({"train": 4000, "validation": 400}, 0.01, probing=math.inf, device="cpu")
+    >>> rows_with_untimed_tests(costs, epochs=8, seconds=200)
+    {'test': 50, 'train': 1000, 'validation': 100}
+    """
+    if not epochs:
+        return {"test": LEAST}
+    if costs is None:
+        return {"test": LEAST, "train": FEWEST["train"]}
+    affordable = int(TRAINING_SHARE * (seconds - costs.each) / (epochs * costs.training))
+    train = min(max(affordable, LEAST_TRAINED), FEWEST["train"])
+    # in proportion, as a training row's cost includes its share of the validation
+    share = min(1.0, train / costs.rows["train"])
+    validation = max(LEAST, round(share * costs.rows["validation"]))
+    return {"test": LEAST, "train": train, "validation": validation}
 
 
 def _notes(content: Mapping[str, Any]) -> list[str]:
