@@ -71,9 +71,8 @@ def check_plain_settings(config: DictConfig) -> None:
         UserError: a value has a wrong type or range. What refers to another setting that is not
             there is left to the check of all settings.
     """
-    parts: list[tuple[Any, Checked]] = [(config, PlainSettings)]
-    parts.append((config.get("training"), TrainingLength))
-    for part, kind in parts:
+    parts: dict[Checked, Any] = {PlainSettings: config, TrainingLength: config.get("training")}
+    for kind, part in parts.items():
         if not isinstance(part, DictConfig):
             continue
         try:
