@@ -44,7 +44,7 @@ from jaxtyping import Bool, Float, Int
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, mean_of, values_of
 from attnprobe.evidence.statistics import UPPER_TAIL, students_half_width
-from attnprobe.results.pivot import label_of, text_of
+from attnprobe.results.pivot import classes_with, label_of, metrics_of_classes, text_of
 
 # Thresholds.
 
@@ -512,7 +512,7 @@ def _share(table: pd.DataFrame) -> Evidence | None:
     if questions is None:
         return None
     share = share_on_deciding_words(*questions.columns, clusters=questions.clusters)
-    lowest = _lowest_class(table)
+    lowest = _lowest_of(_classes(table))
     if lowest is not None and lowest.share.value < LEAST_SHARE:
         share = replace(
             share,
@@ -542,18 +542,20 @@ def _classes(table: pd.DataFrame) -> list[ShareOfClass]:
     )
 
 
-def _lowest_class(table: pd.DataFrame) -> ShareOfClass | None:
+def _lowest_of(parts: Sequence[ShareOfClass]) -> ShareOfClass | None:
     """The class with the smallest share, of those with enough texts that words decide."""
-    asked = [part for part in _classes(table) if part.is_asked]
+    asked = [part for part in parts if part.is_asked]
     return min(asked, key=lambda part: part.share.value, default=None)
 
 
+def _share_of_part(part: ShareOfClass | None) -> Evidence | None:
+    """The share of a class, and which class it is of."""
+    return None if part is None else replace(part.share, part=f"class_{part.predicted_class}")
+
+
 def _lowest_share(table: pd.DataFrame) -> Evidence | None:
-    """The smallest share of a class."""
-    lowest = _lowest_class(table)
-    if lowest is None:
-        return None
-    return replace(lowest.share, part=f"class_{lowest.predicted_class}")
+    """The smallest share of a predicted class."""
+    return _share_of_part(_lowest_of(_classes(table)))
 
 
 def _least_decided(table: pd.DataFrame) -> Evidence | None:
@@ -583,48 +585,29 @@ def labels_in(table: pd.DataFrame) -> list[ShareOfLabel]:
 
 def output_classes(table: pd.DataFrame) -> list[int]:
     """The classes of which a long table has numbers whether they are predicted or not."""
-    classes = set()
-    for name in table["metric"].unique():
-        metric, mark, number = str(name).partition("_class_")
-        if mark and metric in OUTPUT_METRICS:
-            classes.add(int(number))
-    return sorted(classes)
-
-
-def output_metrics(classes: Sequence[int]) -> list[str]:
-    """The metrics of these classes."""
-    return [f"{name}_class_{number}" for number in classes for name in OUTPUT_METRICS]
+    return classes_with(table, "swaps", *OUTPUT_METRICS)
 
 
 def questions_of_outputs(rows: pd.DataFrame, classes: Sequence[int]) -> Questions:
-    """A row for each text and class.
+    """A row for each text and class, and beside `OUTPUT_METRICS` a column with the class's number.
 
     Args:
-        rows: wide, with the `output_metrics` of the classes.
-        classes: their numbers, which are those of the labels.
+        rows: wide, with the metrics of these classes.
+        classes: their numbers.
     """
-    parts = [Questions.of(rows, output_metrics([number])) for number in classes]
+    parts = [Questions.of(rows, metrics_of_classes(OUTPUT_METRICS, [number])) for number in classes]
     of_metrics = zip(*(part.columns for part in parts), strict=True)
     columns = [np.concatenate(of_metric, 1) for of_metric in of_metrics]
     texts = parts[0].clusters.text
-    names = [f"class_{number}" for number in range(max(classes) + 1)]
-    label = np.repeat(np.asarray(classes), len(texts))
-    return Questions(columns, Clusters(np.tile(texts, len(classes)), label, names))
-
-
-def shares_of_outputs(outputs: Questions) -> list[ShareOfClass]:
-    """The share of each class, predicted or not; intervals are over texts."""
-    excess, room, strength = outputs.columns
-    assert outputs.clusters.label is not None
-    number = np.broadcast_to(outputs.clusters.label, excess.shape)
-    clusters = replace(outputs.clusters, label=None)
-    return shares_of_classes(excess, room, strength, number, clusters=clusters)
+    number = np.broadcast_to(np.repeat(np.asarray(classes), len(texts)), columns[0].shape)
+    # all classes are asked, so that they are no sample: only texts are clusters
+    return Questions([*columns, number], Clusters(np.tile(texts, len(classes))))
 
 
 def _outputs(table: pd.DataFrame) -> Questions | None:
     """The texts and classes of a table of the probe; None of two classes."""
     classes = output_classes(table)
-    metrics = output_metrics(classes)
+    metrics = metrics_of_classes(OUTPUT_METRICS, classes)
     rows = values_of(table, *metrics) if classes else None
     if rows is None or not rows[metrics].notna().all(axis=1).any():
         return None
@@ -632,23 +615,21 @@ def _outputs(table: pd.DataFrame) -> Questions | None:
 
 
 def _share_of_outputs(table: pd.DataFrame) -> Evidence | None:
-    """The share of all texts and classes; all classes are asked, so that they are no sample."""
+    """The share of all texts and classes."""
     outputs = _outputs(table)
     if outputs is None:
         return None
-    clusters = replace(outputs.clusters, label=None)
-    return share_on_deciding_words(*outputs.columns, clusters=clusters)
+    excess, room, strength, _ = outputs.columns
+    return share_on_deciding_words(excess, room, strength, clusters=outputs.clusters)
 
 
 def _lowest_output(table: pd.DataFrame) -> Evidence | None:
-    """The smallest share of a class, predicted or not, of those with words that decide."""
+    """The smallest share of a class, predicted or not."""
     outputs = _outputs(table)
-    parts = [] if outputs is None else shares_of_outputs(outputs)
-    asked = [part for part in parts if part.is_asked]
-    if not asked:
+    if outputs is None:
         return None
-    lowest = min(asked, key=lambda part: part.share.value)
-    return replace(lowest.share, part=f"class_{lowest.predicted_class}")
+    parts = shares_of_classes(*outputs.columns, clusters=outputs.clusters)
+    return _share_of_part(_lowest_of(parts))
 
 
 def _lowest_label(table: pd.DataFrame) -> Evidence | None:

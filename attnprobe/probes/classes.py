@@ -21,7 +21,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Whole
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Evidence, Measure, by_run
+from attnprobe.evidence.evidence import Evidence, Measure, by_run, values_of
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.exact import attention_shapley, smallest_flipping_set
@@ -33,7 +33,7 @@ from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, Readou
 from attnprobe.probes.erasure import ahead_of_midpoint, share_difference, winning_sets
 from attnprobe.readings.means import facet_table
 from attnprobe.readings.reading import HeatMap, Reading, Tabulation
-from attnprobe.results.pivot import CLASSES, class_of, metrics_there, per_example
+from attnprobe.results.pivot import CLASSES, class_of, classes_with, metrics_of_classes
 from attnprobe.results.table import ends_of
 
 LOGIT = Scale("logit")
@@ -310,28 +310,18 @@ class ClassValues:
         return lowest
 
 
-def classes_in(table: pd.DataFrame, *kinds: str) -> list[int]:
-    """The classes of which a long table has one of these metrics."""
-    classes = set()
-    for name in metrics_there(table, "classes"):
-        kind, mark, number = name.partition("_class_")
-        if mark and kind in kinds:
-            classes.add(int(number))
-    return sorted(classes)
-
-
 def class_values(
     table: pd.DataFrame, kinds: Sequence[str], value: Callable[..., np.ndarray]
 ) -> ClassValues | None:
     """A number of each text and class, made of several metrics of the class; None without them."""
-    classes = classes_in(table, *kinds)
-    metrics = [f"{kind}_class_{number}" for number in classes for kind in kinds]
-    if not classes or not set(metrics) <= metrics_there(table, "classes"):
+    classes = classes_with(table, "classes", *kinds)
+    rows = values_of(table, *metrics_of_classes(kinds, classes)) if classes else None
+    if rows is None:
         return None
-    rows = per_example(table, "classes", metrics)
     columns = []
     for number in classes:
-        of_class = [rows[f"{kind}_class_{number}"].to_numpy(float) for kind in kinds]
+        metrics = metrics_of_classes(kinds, [number])
+        of_class = [rows[metric].to_numpy(float) for metric in metrics]
         columns.append(value(*of_class))
     return ClassValues(rows, np.stack(columns, 1), classes)
 
@@ -448,10 +438,10 @@ TABLED = ("class_probability", *HEADINGS)
 
 def class_table(results: pd.DataFrame) -> pd.DataFrame:
     """What was measured of each class where it is predicted, and where another one is."""
-    numbers = classes_in(results, "class_probability")
+    numbers = classes_with(results, "classes", "class_probability")
     names = results.attrs.get(CLASSES, [])
-    kinds = [kind for kind in HEADINGS if classes_in(results, kind)]
-    metrics = [f"{kind}_class_{number}" for number in numbers for kind in kinds]
+    kinds = [kind for kind in HEADINGS if classes_with(results, "classes", kind)]
+    metrics = metrics_of_classes(kinds, numbers)
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for number in numbers:

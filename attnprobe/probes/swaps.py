@@ -46,7 +46,7 @@ from attnprobe.models.base import Unit
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
 from attnprobe.readings.means import facet_table
 from attnprobe.readings.reading import Headline, Reading, Tabulation
-from attnprobe.results.pivot import CLASSES, class_of
+from attnprobe.results.pivot import CLASSES, class_of, metrics_of_classes
 
 BEYOND_CHANCE = Scale("share beyond chance", -2, 2)
 ROOM = Scale("share", 0, 2)
@@ -539,12 +539,12 @@ def share_by_label(results: pd.DataFrame) -> pd.DataFrame:
 def share_by_output(results: pd.DataFrame) -> pd.DataFrame:
     """The same of every class, predicted or not, where there are three or more."""
     classes = deciding_words.output_classes(results)
-    metrics = deciding_words.output_metrics(classes)
+    metrics = metrics_of_classes(deciding_words.OUTPUT_METRICS, classes)
     names = results.attrs.get(CLASSES, [])
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         outputs = deciding_words.questions_of_outputs(rows, classes)
-        for part in deciding_words.shares_of_outputs(outputs):
+        for part in deciding_words.shares_of_classes(*outputs.columns, clusters=outputs.clusters):
             name = class_of(f"class_{part.predicted_class}", names)
             yield {"class": name} | _cells(part)
 

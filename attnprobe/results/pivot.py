@@ -135,6 +135,21 @@ def metrics_there(results: pd.DataFrame, probe: str) -> set[str]:
     return {str(name) for name in results.loc[results["probe"] == probe, "metric"].unique()}
 
 
+def classes_with(results: pd.DataFrame, probe: str, *kinds: str) -> list[int]:
+    """The classes that a probe has one of these metrics of, each named `<kind>_class_<number>`."""
+    classes = set()
+    for name in metrics_there(results, probe):
+        kind, mark, number = name.partition("_class_")
+        if mark and kind in kinds:
+            classes.add(int(number))
+    return sorted(classes)
+
+
+def metrics_of_classes(kinds: Sequence[str], classes: Sequence[int]) -> list[str]:
+    """The names of these metrics of these classes, class by class."""
+    return [f"{kind}_class_{number}" for number in classes for kind in kinds]
+
+
 def facets(rows: pd.DataFrame) -> list[Facet]:
     """Split wide rows into panels: one per data set and model, seeds pooled.
 
