@@ -23,7 +23,7 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit, build
 from attnprobe.models.decoders import Decoder, LinearDecoder
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.models.hierarchical import gather_words, sentence_layout
+from attnprobe.models.hierarchical import gather_words, sentence_layout, sentence_of_word
 from attnprobe.models.linearised_layers import Block, Linearised, Stage, pooling
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel, without_decay_of_vectors
@@ -144,10 +144,7 @@ class AttentionClassifier(TrainedModel):
         """The word's own position, or that of its sentence; see the base class."""
         if self.unit is Unit.WORD:
             return super().position_of(batch)
-        layout = sentence_layout(batch)
-        place = layout.place.repeat_interleave(layout.words)
-        position = torch.full_like(batch.ids, -1).flatten()
-        return position.index_put((layout.token,), place).view_as(batch.ids)
+        return sentence_of_word(batch)
 
     def query(
         self,
@@ -260,20 +257,16 @@ class AttentionClassifier(TrainedModel):
         words, word_of_token = batch.ids.unique(return_inverse=True)
         vectors = self.embedding(words).detach()
         scale = torch.ones_like(word_of_token, dtype=vectors.dtype).requires_grad_()
-        hidden, content, word_attention = self.encoder.states_of_words(
-            vectors, word_of_token, batch, scale
-        )
-        return scale, self._decoded(batch, hidden, content, word_attention)
+        states = self.encoder.states_of_words(vectors, word_of_token, batch, scale)
+        return scale, self._decoded(batch, *states)
 
     def outputs_of_repeated_words(self, batch: Batch) -> Outputs:
         """As `forward`, with each distinct word looked up once; see the base class."""
         if self.reader is not None:
-            return self(batch)
+            return super().outputs_of_repeated_words(batch)
         words, word_of_token = batch.ids.unique(return_inverse=True)
-        hidden, content, word_attention = self.encoder.states_of_words(
-            self.embedding(words), word_of_token, batch
-        )
-        return self._decoded(batch, hidden, content, word_attention)
+        states = self.encoder.states_of_words(self.embedding(words), word_of_token, batch)
+        return self._decoded(batch, *states)
 
     def _decoded(
         self,
@@ -286,11 +279,10 @@ class AttentionClassifier(TrainedModel):
         """Attend and decode, from what the encoder's `states` returned."""
         query = self.query(batch, hidden)
         if attention is None or self.gathers_words:
-            imposed = self.attention.given(batch)
-            scores, weights = self.attend(hidden, content, query, imposed)
-            if self.gathers_words:
-                hidden, weights, content, word_attention = gather_words(batch, hidden, weights)
-                scores = weights.log()
+            scores, weights = self.attend(hidden, content, query, self.attention.given(batch))
+        if self.gathers_words:
+            hidden, weights, content, word_attention = gather_words(batch, hidden, weights)
+            scores = weights.log()
         if attention is None:
             attention = weights
         else:

@@ -213,6 +213,14 @@ def sentence_layout(batch: Batch) -> SentenceLayout:
     )
 
 
+def sentence_of_word(batch: Batch) -> Int[Tensor, "batch tokens"]:
+    """The number in its text, from 0, of each word's sentence; −1 for what is in none."""
+    layout = sentence_layout(batch)
+    number = torch.full_like(batch.ids, -1).flatten()
+    place = layout.place.repeat_interleave(layout.words)
+    return number.index_put((layout.token,), place).view_as(batch.ids)
+
+
 def words_of(
     layout: SentenceLayout,
     group: Int[Tensor, "group"],
