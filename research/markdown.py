@@ -1,6 +1,7 @@
 """Tables as docs/ has them, and the generated parts of its pages."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -28,13 +29,21 @@ def percent(share: float, low: float, high: float) -> str:
     return f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
 
-def put_between_markers(page: Path, name: str, content: str) -> None:
-    """Replace a generated part of a page (`with_part`).
+def put_between_markers(page: Path, parts: Mapping[str, str]) -> None:
+    """Replace generated parts of a page (`with_part`): all of them, or none.
+
+    Args:
+        page: that has them.
+        parts: name of each → its content.
 
     Raises:
-        UserError: the page has no such part, or several.
+        UserError: there is no such page, or it lacks one of the parts or has it twice.
     """
-    text = with_part(page.read_text(encoding="utf-8"), name, content, page)
+    if not page.is_file():
+        raise UserError(f"{page}: there is no such page: expected a file that has the parts")
+    text = page.read_text(encoding="utf-8")
+    for name, content in parts.items():
+        text = with_part(text, name, content, page)
     write_text(text, page)
 
 

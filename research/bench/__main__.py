@@ -16,6 +16,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.findings.bench.folder import BenchFolder
 from attnprobe.probes.swaps import Swaps
 from attnprobe.runs.composition import composing
+from research.arguments import draws_of
 from research.bench.baselines import compare, ways_as_markdown
 from research.bench.making import make_model, name_of
 from research.bench.ranking import DIGITS, as_markdown, rank, rates_by_encoder, write_rates
@@ -117,7 +118,7 @@ def rank_all(options: argparse.Namespace) -> None:
     if options.shipped is not None:
         write_rates(rates, options.shipped)
     if options.page is not None:
-        put_between_markers(options.page, "bench", as_markdown(rates))
+        put_between_markers(options.page, {"bench": as_markdown(rates)})
     print(as_markdown(rates))
 
 
@@ -125,7 +126,7 @@ def compare_rivals(options: argparse.Namespace) -> None:
     """Ask other ways whether attentions are right, and write the table."""
     rows = compare(BenchFolder.open(options.folder), options.rows, options.texts)
     if options.page is not None:
-        put_between_markers(options.page, "rivals", ways_as_markdown(rows))
+        put_between_markers(options.page, {"rivals": ways_as_markdown(rows)})
     print(ways_as_markdown(rows))
 
 
@@ -133,7 +134,7 @@ def grid_of(options: argparse.Namespace, rules: Sequence[RuleSpec]) -> Grid:
     """The models that an encoder can learn, draw by draw and rule by rule.
 
     Raises:
-        UserError: an encoder or an attention is unknown.
+        UserError: an encoder or an attention is unknown, or a draw is no number.
     """
     attentions = options.attentions.split(",")
     unknown = [name for name in attentions if name not in OWN_ATTENTIONS]
@@ -143,7 +144,7 @@ def grid_of(options: argparse.Namespace, rules: Sequence[RuleSpec]) -> Grid:
         rules=rules,
         encoders=options.encoders.split(","),
         attentions=attentions,
-        draws=[int(draw) for draw in options.draws.split(",")],
+        draws=draws_of(options.draws),
         mode="run",
     )
 

@@ -64,7 +64,7 @@ def main() -> None:
         parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(TABLES)}")
     torch.set_num_threads(1)
     for name in options.tables:
-        put_between_markers(options.page, name, TABLES[name]())
+        put_between_markers(options.page, {name: TABLES[name]()})
         print(f"{name}: written to {options.page}", flush=True)
 
 

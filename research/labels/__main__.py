@@ -11,6 +11,7 @@ import pandas as pd
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.track_record import CHIP, answers_of, answers_to, rates
+from research.arguments import draws_of
 from research.labels.codes import ask_models
 from research.labels.long import CHANGE_TEXTS, ENCODERS, PROBES, SIZES, Case, costs_of_cases, growth
 from research.labels.plain import MODELS, compare_trainings
@@ -63,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
 
 def codes_table(options: argparse.Namespace) -> pd.DataFrame:
     """How often which answer was given on models of planted codes."""
-    ask_models(options.folder, models_of(options), draws_of(options))
+    ask_models(options.folder, models_of(options), draws_of(options.draws))
     table = table_of(rows_of([options.folder]))
     return rates(answers_to(CHIP, answers_of(table)), by=("kind", "family"))
 
@@ -73,7 +74,7 @@ def plain_table(options: argparse.Namespace) -> pd.DataFrame:
     tables = []
     for name in models_of(options):
         table = compare_trainings(
-            name, options.source, options.folder, options.epochs, draws_of(options)
+            name, options.source, options.folder, options.epochs, draws_of(options.draws)
         )
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
@@ -111,11 +112,6 @@ def models_of(options: argparse.Namespace) -> list[str]:
         if name not in MODELS:
             raise UserError(f"--models {name}: expected some of {', '.join(MODELS)}")
     return names
-
-
-def draws_of(options: argparse.Namespace) -> list[int]:
-    """The seeds of a command line."""
-    return [int(draw) for draw in options.draws.split(",")]
 
 
 if __name__ == "__main__":

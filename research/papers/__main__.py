@@ -23,10 +23,9 @@ def main() -> None:
     options = parser.parse_args()
     try:
         if options.networks is not None:
-            put_between_markers(options.networks, "networks", networks_part(options.runs))
+            put_between_markers(options.networks, {"networks": networks_part(options.runs)})
         if options.page is not None:
-            for name, content in parts_of_page(options.runs).items():
-                put_between_markers(options.page, name, content)
+            put_between_markers(options.page, parts_of_page(options.runs))
         if options.page is None and options.networks is None:
             print("\n\n".join(parts_of_page(options.runs).values()))
     except UserError as error:

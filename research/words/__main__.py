@@ -22,6 +22,7 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.findings.track_record import CALIBRATION
 from attnprobe.runs.composition import composing
+from research.arguments import draws_of
 from research.grammar import RuleSpec, development_rules, drawn_rules
 from research.markdown import markdown
 from research.words.asking import row_of_cell
@@ -97,7 +98,7 @@ def cells_of(options: argparse.Namespace) -> list[Cell]:
         rules_of(options),
         options.encoders.split(","),
         [name for name in options.attentions.split(",") if name],
-        [int(draw) for draw in options.draws.split(",")],
+        draws_of(options.draws),
         options.mode,
     )
     cells = list(grid.cells())

@@ -66,9 +66,10 @@ def test_rare_words_share_a_number_and_labels_are_in_order():
     ("arguments", "message"),
     [
         (["codes", "FOLDER", "--models", "lamt"], "--models lamt: expected some of caml, laat"),
+        (["codes", "FOLDER", "--draws", "0,a"], "--draws 0,a: expected whole numbers, such as 0,1"),
         (["plain", "FOLDER", "FOLDER"], "has no validation.jsonl.gz: expected a folder of Go"),
     ],
-    ids=["unknown model", "another folder"],
+    ids=["unknown model", "no draw", "another folder"],
 )
 def test_a_mistake_is_one_line_and_trains_nothing(tmp_path, arguments, message):
     (tmp_path / "train.jsonl.gz").write_bytes(json.dumps({}).encode())

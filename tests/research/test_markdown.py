@@ -13,8 +13,8 @@ def test_a_table_has_a_line_per_row():
 def test_a_part_replaces_the_one_before(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- null -->\nold\n<!-- end of null -->\nb\n")
-    put_between_markers(page, "null", "new")
-    put_between_markers(page, "null", r"new \1")
+    put_between_markers(page, {"null": "new"})
+    put_between_markers(page, {"null": r"new \1"})
     assert page.read_text() == "a\n<!-- null -->\n\nnew \\1\n\n<!-- end of null -->\nb\n"
 
 
@@ -27,7 +27,7 @@ def test_a_page_without_the_part_is_refused(tmp_path, content, count):
     page = tmp_path / "page.md"
     page.write_text(content)
     with pytest.raises(UserError, match=rf"has {count} parts <!-- null -->.*: expected one"):
-        put_between_markers(page, "null", "new")
+        put_between_markers(page, {"null": "new"})
     assert page.read_text() == content
 
 
@@ -35,4 +35,14 @@ def test_a_part_that_stands_twice_is_refused(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(2 * "<!-- null -->\n<!-- end of null -->\n")
     with pytest.raises(UserError, match="has 2 parts"):
-        put_between_markers(page, "null", "new")
+        put_between_markers(page, {"null": "new"})
+
+
+def test_a_page_is_written_with_all_of_its_parts_or_not_at_all(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- null -->\nold\n<!-- end of null -->\n")
+    with pytest.raises(UserError, match="has 0 parts <!-- cells -->"):
+        put_between_markers(page, {"null": "new", "cells": "new"})
+    assert "old" in page.read_text()
+    with pytest.raises(UserError, match=r"nowhere\.md: there is no such page"):
+        put_between_markers(tmp_path / "nowhere.md", {"null": "new"})
