@@ -22,7 +22,7 @@ from attnprobe.plots.heatmap import label_text
 from attnprobe.readings.reading import Headline
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
-from attnprobe.results.table import repeats_of
+from attnprobe.results.table import repeats_of, texts_of
 
 CORRECT = "correct"
 """Share of right decisions, 0 to 1, of the texts that both runs have."""
@@ -178,7 +178,7 @@ def examples_of(run: Run) -> pd.DataFrame:
     """
     wanted = ["example_id", "label", "prediction", "tokens", "attention"]
     table = run.files.examples(run.split, columns=wanted).to_pandas()
-    table = table[~table["example_id"].isin(repeats_of(run.files))]
+    table = table[~table["example_id"].isin(repeats_of(texts_of(run.files)))]
     words = [" ".join(map(str, tokens)) for tokens in table["tokens"]]
     return table.assign(words=words).set_index(["example_id", "words"], drop=False)
 

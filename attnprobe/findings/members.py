@@ -15,7 +15,7 @@ from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import f1_of, over_pairs, resampled_runs
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import first_of_text, read_results, repeats_of
+from attnprobe.results.table import first_of_text, read_results, repeats_of, texts_of
 
 SPLIT = "test"
 
@@ -52,7 +52,7 @@ def numbers_of_split(run: Path, probe: str, metric: str) -> "pd.Series[float]":
 def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
     """Some columns of the test examples by their ids, each text once."""
     table = run.examples(SPLIT, columns=["example_id", *columns]).to_pandas()
-    return table[~table["example_id"].isin(repeats_of(run))]
+    return table[~table["example_id"].isin(repeats_of(texts_of(run)))]
 
 
 Score = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
@@ -101,7 +101,7 @@ def parts_of_run(run: Path, score: Score) -> Float[np.ndarray, "texts parts"]:
     """
     directory = RunDirectory(run)
     table = distinct_examples(directory, "label", "prediction")
-    first = first_of_text(directory)
+    first = first_of_text(texts_of(directory))
     classes = np.arange(len(directory.manifest()["classes"]))
     one_label = not isinstance(table["label"].iloc[0], list | np.ndarray)
     parts = parts_of(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from attnprobe.core.sanitise import percent
 from attnprobe.evidence.statistics import wilson_of_clusters
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import first_of_text, repeats_of
+from attnprobe.results.table import first_of_text, repeats_of, texts_of
 
 SMALLEST = 0.05
 """Share of the way from guessing to always right that a classifier must be ahead of guessing by,
@@ -179,7 +179,8 @@ def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
     if "candidates" in columns.names or pa.types.is_list(columns.field("label").type):
         return None
     table = run.examples(split, columns=["example_id", "label", "prediction"]).to_pandas()
-    table = table[~table["example_id"].isin(repeats_of(run))]
-    first_examples = first_of_text(run)
-    texts = [first_examples.get(example, example) for example in table["example_id"]]
-    return quality(table["label"], table["prediction"], run.manifest().get("classes", []), texts)
+    texts = texts_of(run)
+    table = table[~table["example_id"].isin(repeats_of(texts))]
+    first_examples = first_of_text(texts)
+    text = [first_examples.get(example, example) for example in table["example_id"]]
+    return quality(table["label"], table["prediction"], run.manifest().get("classes", []), text)

@@ -146,38 +146,7 @@ def ends_of(results: pd.DataFrame, probe: str, metric: str) -> tuple[float, floa
     return -np.inf if low is None else low, np.inf if high is None else high
 
 
-def repeats_of(run: RunDirectory) -> frozenset[int]:
-    """The test examples whose words, and question, an earlier one has as well.
-
-    They say nothing new about other texts.
-    """
-    texts = _texts_of(run)
-    return frozenset(texts.index[texts.duplicated()].tolist())
-
-
-def first_of_text(run: RunDirectory) -> dict[int, int]:
-    """Test examples with another question about an earlier one's words → the first of these.
-
-    Questions about one text are resampled together.
-    """
-    texts = _texts_of(run).drop_duplicates()
-    if texts.empty:
-        return {}
-    first = texts.index.to_series().groupby(texts["tokens"]).transform("first")
-    changed = first[first != first.index]
-    return dict(zip(changed.index.tolist(), changed.tolist(), strict=True))
-
-
-def asked_labels(run: RunDirectory) -> dict[int, str]:
-    """The label that each test example asks for; none where rows are not texts and labels."""
-    data = run.manifest().get("training", {}).get("data", {})
-    if data.get("question_kind") != "label":
-        return {}
-    questions = _texts_of(run)["question"]
-    return dict(zip(questions.index.tolist(), questions.astype(str).tolist(), strict=True))
-
-
-def _texts_of(run: RunDirectory) -> pd.DataFrame:
+def texts_of(run: RunDirectory) -> pd.DataFrame:
     """The words, and the questions where there are some, of the test examples, by their number."""
     texts = [pd.DataFrame()]
     for split in run.splits():
@@ -192,6 +161,47 @@ def _texts_of(run: RunDirectory) -> pd.DataFrame:
     return pd.concat(texts)
 
 
+def repeats_of(texts: pd.DataFrame) -> frozenset[int]:
+    """The examples whose words, and question, an earlier one has as well.
+
+    They say nothing new about other texts.
+
+    Args:
+        texts: as `texts_of` gives them.
+    """
+    return frozenset(texts.index[texts.duplicated()].tolist())
+
+
+def first_of_text(texts: pd.DataFrame) -> dict[int, int]:
+    """Examples with another question about an earlier one's words → the first of these.
+
+    Questions about one text are resampled together.
+
+    Args:
+        texts: as `texts_of` gives them.
+    """
+    questions = texts.drop_duplicates()
+    if questions.empty:
+        return {}
+    first = questions.index.to_series().groupby(questions["tokens"]).transform("first")
+    changed = first[first != first.index]
+    return dict(zip(changed.index.tolist(), changed.tolist(), strict=True))
+
+
+def asked_labels(run: RunDirectory, texts: pd.DataFrame) -> dict[int, str]:
+    """The label that each example asks for; none where rows are not texts and labels.
+
+    Args:
+        run: of the texts.
+        texts: as `texts_of` gives them.
+    """
+    data = run.manifest().get("training", {}).get("data", {})
+    if data.get("question_kind") != "label":
+        return {}
+    questions = texts["question"]
+    return dict(zip(questions.index.tolist(), questions.astype(str).tolist(), strict=True))
+
+
 def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
     """What the report knows of these runs beside their numbers, as a table's `attrs` hold it."""
     manifests = [run.manifest() for run in runs]
@@ -203,13 +213,14 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
         for probe, entry in manifest["tables"].items():
             for name, facts in entry.get("metrics", {}).items():
                 ranges.setdefault(probe, {})[name] = (facts.get("low"), facts.get("high"))
-        run_repeats = repeats_of(run)
+        texts = texts_of(run)
+        run_repeats = repeats_of(texts)
         if run_repeats:
             repeats[manifest["run_id"]] = run_repeats
-        run_first_texts = first_of_text(run)
+        run_first_texts = first_of_text(texts)
         if run_first_texts:
             first_texts[manifest["run_id"]] = run_first_texts
-        run_labels = asked_labels(run)
+        run_labels = asked_labels(run, texts)
         if run_labels:
             labels[manifest["run_id"]] = run_labels
     return {

@@ -12,7 +12,7 @@ from attnprobe.findings.headlines import compare
 from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_table
 from attnprobe.results.pivot import per_example
-from attnprobe.results.table import Rows, first_of_text, read_results, repeats_of
+from attnprobe.results.table import Rows, first_of_text, read_results, repeats_of, texts_of
 from tests.results.test_rows import IDENTITY
 from tests.small_runs import seal
 
@@ -128,12 +128,12 @@ def test_the_questions_about_one_text_are_resampled_together(tmp_path):
 
 
 def test_a_question_knows_the_first_one_about_its_text(tmp_path):
-    assert first_of_text(RunDirectory(asked_run(tmp_path / "one", 1))) == {}
-    assert first_of_text(RunDirectory(asked_run(tmp_path / "six", 6))) == {
+    assert first_of_text(texts_of(RunDirectory(asked_run(tmp_path / "one", 1)))) == {}
+    assert first_of_text(texts_of(RunDirectory(asked_run(tmp_path / "six", 6)))) == {
         example: 6 * (example // 6) for example in range(6 * TEXTS) if example % 6
     }
     unasked = asked_run(tmp_path / "unasked", 6, same_text=False)
-    assert first_of_text(RunDirectory(unasked)) == {}
+    assert first_of_text(texts_of(RunDirectory(unasked))) == {}
 
 
 TOKENS = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
@@ -164,7 +164,7 @@ def test_repeated_texts_are_one_text_in_every_interval(tmp_path, questions, repe
     permutation = table(("median_tvd", ids, np.array(NUMBERS)))
     finished_run(tmp_path, examples, permutation=permutation, performance=performance)
 
-    assert repeats_of(RunDirectory(tmp_path)) == {10 + number for number in repeats}
+    assert repeats_of(texts_of(RunDirectory(tmp_path))) == {10 + number for number in repeats}
     results = read_results(tmp_path)
     distinct = [number for number in range(5) if number not in repeats]
     wide = per_example(results, "permutation", ["median_tvd"])
