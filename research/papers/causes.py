@@ -146,11 +146,36 @@ def changed(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> list[Chang
     return pairs
 
 
-def distance(cells: Sequence[Cell], measured: Sequence[Measured]) -> float:
-    """Median of |measured − published|."""
-    published = np.array([cell.published for cell in cells])
-    values = np.array([each.number.value for each in measured])
-    return float(np.median(np.abs(values - published)))
+@dataclass(frozen=True)
+class Distances:
+    """How far numbers are from the published ones, without and with a change.
+
+    Attributes:
+        count: how many numbers.
+        before: the median of |measured − published| in the reference setup.
+        after: with the change.
+        nearer: how many numbers are nearer with it.
+    """
+
+    count: int
+    before: float
+    after: float
+    nearer: int
+
+    @classmethod
+    def of(cls, pairs: Sequence[Changed]) -> "Distances":
+        """The distances of numbers that were measured both ways."""
+        published = np.array([pair.cell.published for pair in pairs])
+        values_before = np.array([pair.before.number.value for pair in pairs])
+        values_after = np.array([pair.after.number.value for pair in pairs])
+        before = np.abs(values_before - published)
+        after = np.abs(values_after - published)
+        return cls(
+            count=len(pairs),
+            before=float(np.median(before)),
+            after=float(np.median(after)),
+            nearer=int((after < before).sum()),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Every published number of a model and a data set, beside what runs measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,7 @@ class Setup:
         if str(folder).startswith(f"{data.get('name')}_"):
             parts.append(f"the part {folder}")
         if data.get("most"):
-            counts = ", ".join(f"{split} {count:,}" for split, count in data["most"].items())
-            parts.append(f"at most {counts}")
+            parts.append(f"at most {texts_by_split(data['most'])}")
         return cls(
             vectors=RANDOM if vectors is None else Path(vectors).stem,
             epochs=training.get("training", {}).get("epochs", 0),
@@ -97,6 +96,11 @@ class Setup:
             "loss": True,
         }
         return name if is_nearer[name] else ""
+
+
+def texts_by_split(most: Mapping[str, int]) -> str:
+    """How many texts each split has, such as `train 4,000, test 400`."""
+    return ", ".join(f"{split} {count:,}" for split, count in most.items())
 
 
 WORDS = {"vectors": "{}", "epochs": "{} epochs", "texts": "{}", "loss": "loss: {}"}

@@ -15,6 +15,7 @@ from attnprobe.probes.single_weight import flip_table
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.table import read_results
 from research.markdown import markdown
+from research.papers.cells import ALL_TEXTS, texts_by_split
 
 PROBE = "single_weight"
 """The probe that every one of the paper's networks is examined with."""
@@ -205,7 +206,7 @@ def sizes(paths: Sequence[str]) -> str:
     for path in paths:
         manifest = RunDirectory(path).manifest()
         most = manifest["training"]["data"].get("most") or {}
-        counts = ", ".join(f"{split} {count:,}" for split, count in most.items()) or "all texts"
+        counts = texts_by_split(most) or ALL_TEXTS
         epochs = manifest["training"]["training"]["epochs"]
         parts.append(f"{manifest['data']}: {counts}, at most {epochs} epochs")
     return "; ".join(dict.fromkeys(parts))

@@ -11,7 +11,7 @@ import pandas as pd
 from attnprobe.findings.headlines import OVERALL
 from attnprobe.findings.studies.base import StudyReading, find_studies
 from research.markdown import markdown
-from research.papers.causes import Changed, changed, distance, explanation, tally
+from research.papers.causes import Changed, Distances, changed, explanation, tally
 from research.papers.cells import (
     NO_DATA,
     RANDOM,
@@ -196,26 +196,20 @@ def changes_table(pairs: Sequence[Changed]) -> pd.DataFrame:
             of_kind = [
                 pair for pair in pairs if pair.change == change and pair.cell.metric == metric
             ]
-            if of_kind:
-                rows.append({"changed": change, "number": name} | _distances(of_kind))
+            if not of_kind:
+                continue
+            distances = Distances.of(of_kind)
+            rows.append(
+                {
+                    "changed": change,
+                    "number": name,
+                    "cells run both ways": distances.count,
+                    "distance from the published number before": f"{distances.before:.3f}",
+                    "after": f"{distances.after:.3f}",
+                    "nearer than before": f"{distances.nearer} of {distances.count}",
+                }
+            )
     return pd.DataFrame(rows)
-
-
-def _distances(pairs: Sequence[Changed]) -> dict[str, object]:
-    cells = [pair.cell for pair in pairs]
-    before = [pair.before for pair in pairs]
-    after = [pair.after for pair in pairs]
-    nearer = [
-        abs(pair.after.number.value - pair.cell.published)
-        < abs(pair.before.number.value - pair.cell.published)
-        for pair in pairs
-    ]
-    return {
-        "cells run both ways": len(pairs),
-        "distance from the published number before": f"{distance(cells, before):.3f}",
-        "after": f"{distance(cells, after):.3f}",
-        "nearer than before": f"{sum(nearer)} of {len(pairs)}",
-    }
 
 
 def signed(number: float) -> str:
@@ -311,18 +305,17 @@ def _compared(comparison: Comparison, pairs: Sequence[Beside]) -> str:
 
 
 def _causes(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> str:
-    counts = tally([cell for cell in cells if is_shown(cell)], reference)
+    shown = [cell for cell in cells if is_shown(cell)]
+    counts = tally(shown, reference)
     if not counts.beyond:
         return "no published number is outside of its interval."
     words = f"of {counts.beyond} numbers below that are not the published ones {counts}."
-    pairs = changed([cell for cell in cells if is_shown(cell)], reference)
+    pairs = changed(shown, reference)
     for change in dict.fromkeys(pair.change for pair in pairs):
-        counted = _distances([pair for pair in pairs if pair.change == change])
-        before = counted["distance from the published number before"]
-        after = counted["after"]
+        distances = Distances.of([pair for pair in pairs if pair.change == change])
         words += (
             f" Changing {change} takes the median distance from the published number from "
-            f"{before} to {after}, over {counted['cells run both ways']} numbers."
+            f"{distances.before:.3f} to {distances.after:.3f}, over {distances.count} numbers."
         )
     return words
 
