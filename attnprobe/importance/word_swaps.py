@@ -312,12 +312,9 @@ class WordEffects:
 
     def of_class(self, number: int) -> "WordEffects":
         """What each word does to one class and to all others together: two outcomes."""
-        outcomes = (torch.stack([half[:, number], -half[:, number]], -1) for half in self._halves)
-        return WordEffects(*outcomes)
-
-    @property
-    def _halves(self) -> tuple[Float[Tensor, "words classes"], Float[Tensor, "words classes"]]:
-        return self.first, self.second
+        first = self.first[:, number]
+        second = self.second[:, number]
+        return WordEffects(torch.stack([first, -first], -1), torch.stack([second, -second], -1))
 
     @cached_property
     def squared(self) -> Float[Tensor, "words"]:

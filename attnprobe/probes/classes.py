@@ -277,11 +277,16 @@ class ClassValues:
     rows: pd.DataFrame
     values: Float[np.ndarray, "texts classes"]
     classes: Sequence[int]
-    ends: tuple[float, float] = (-1.0, 1.0)
+    ends: tuple[float, float]
 
-    def pooled(self) -> Evidence:
-        """The mean over texts of the mean over classes; the interval is over the texts."""
+    def pooled(self) -> Evidence | None:
+        """The mean over texts of the mean over classes; None where there is no number.
+
+        The interval is over the texts.
+        """
         is_known = ~np.isnan(self.values)
+        if not is_known.any():
+            return None
         total = np.where(is_known, self.values, 0).sum(1)
         count = is_known.sum(1)
         means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -311,7 +316,10 @@ class ClassValues:
 
 
 def class_values(
-    table: pd.DataFrame, kinds: Sequence[str], value: Callable[..., np.ndarray]
+    table: pd.DataFrame,
+    kinds: Sequence[str],
+    value: Callable[..., np.ndarray],
+    ends: tuple[float, float],
 ) -> ClassValues | None:
     """A number of each text and class, made of several metrics of the class; None without them."""
     classes = classes_with(table, "classes", *kinds)
@@ -323,7 +331,7 @@ def class_values(
         metrics = metrics_of_classes(kinds, [number])
         of_class = [rows[metric].to_numpy(float) for metric in metrics]
         columns.append(value(*of_class))
-    return ClassValues(rows, np.stack(columns, 1), classes)
+    return ClassValues(rows, np.stack(columns, 1), classes, ends)
 
 
 ORDERS = ("turn_share_random", "turn_share_attention", "never_turns")
@@ -361,14 +369,12 @@ def _claims(
     metrics = tuple(f"{kind}_class_*" for kind in kinds)
 
     def pooled(table: pd.DataFrame) -> Evidence | None:
-        values = class_values(table, kinds, value)
-        if values is None or np.isnan(values.values).all():
-            return None
-        return replace(values, ends=ends).pooled()
+        values = class_values(table, kinds, value, ends)
+        return None if values is None else values.pooled()
 
     def lowest(table: pd.DataFrame) -> Evidence | None:
-        values = class_values(table, kinds, value)
-        return None if values is None else replace(values, ends=ends).lowest(smallest)
+        values = class_values(table, kinds, value, ends)
+        return None if values is None else values.lowest(smallest)
 
     source = "Serrano & Smith 2019, sections 4 and 5; every class is attnprobe's"
     together = Claim(
