@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnprobe.cli.conditions import add_conditions, judge, names_in
 from attnprobe.cli.main import Parser, answering
-from attnprobe.core.printing import tell
+from attnprobe.core.printing import WIDTH, tell
 
 if TYPE_CHECKING:
     from attnprobe.findings.changes import Changes
@@ -29,10 +29,10 @@ SHOWN = 10
 """Examples on the terminal; all are in the files."""
 MAIN = ("tau_attention_leave_one_out", "optimum_jsd")
 """Numbers that are shown beside the first one of each test; all are in the files."""
-WIDTH = 110
-"""Characters of a line where there is no terminal."""
-WORDS = {"criterion", "test", "number", "text"}
+WORDS = {"criterion", "number", "text"}
 """Columns of words, which begin at the left."""
+INTERVAL = "95 % interval"
+"""A column that stays on one line."""
 
 
 def compare_parser() -> Parser:
@@ -185,14 +185,17 @@ def show_numbers(changes: "Changes", *, every: bool) -> None:
         is_first_of_test = ~numbers["probe"].duplicated()
         numbers = numbers[is_first_of_test | numbers["metric"].isin(MAIN)]
     rows = []
+    probe = ""
     for row in numbers.to_dict("records"):
+        if row["probe"] != probe:
+            probe = row["probe"]
+            rows.append([probe, *[""] * 5])
         interval = ""
         if not math.isnan(row["low"]):
             interval = f"[{row['low']:+.3f}, {row['high']:+.3f}]"
         rows.append(
             [
-                row["probe"],
-                row["title"],
+                f"  {row['title']}",
                 number(row["first"]),
                 number(row["second"]),
                 number(row["change"], "+.3f"),
@@ -202,7 +205,7 @@ def show_numbers(changes: "Changes", *, every: bool) -> None:
         )
     table(
         "numbers (A, B, and B minus A over the same texts)",
-        ["test", "number", "A", "B", "B - A", "95 % interval", ""],
+        ["number", "A", "B", "B - A", INTERVAL, ""],
         rows,
     )
     hidden = len(changes.numbers) - len(numbers)
@@ -224,15 +227,15 @@ def show_examples(changes: "Changes") -> None:
         for row in changes.examples.head(SHOWN).to_dict("records")
     ]
     table(
-        "other predictions first, then the attentions that moved farthest "
-        "(JSD in nats, at most 0.693)",
-        ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"],
+        "what A and B predict: other predictions first, then the attentions that moved "
+        "farthest (JSD in nats, at most 0.693)",
+        ["example", "text", "label", "A", "B", "JSD"],
         rows,
     )
 
 
 def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
-    """Print a table; one with texts is as wide as the terminal.
+    """Print a table; one with texts is as wide as the terminal, or `WIDTH` without one.
 
     Args:
         title: above it.
@@ -247,6 +250,7 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
     columns = {
         head: {
             "justify": "left" if head in WORDS else "right",
+            "no_wrap": head == INTERVAL,
             "overflow": "fold",
             "ratio": 3 if head == "text" else None,
         }

@@ -93,6 +93,8 @@ def test_compare_on_the_command_line(runs, tmp_path, capsys):
     assert f"B: {second}" in lines
     assert "texts in both: 30; another prediction for " in output
     assert "passed: none of 1 condition holds" in output
+    assert {len(line) for line in lines if line.startswith(("|   median TVD", "| example"))} == {80}
+    assert re.search(r"\| permutation +(\| +)+\|\n\|   median TVD under", output)
     verdict_and_number = r"\| exclusivity +\| +\D+ 0\.\d{3} \|"
     assert re.search(verdict_and_number, output)
 
