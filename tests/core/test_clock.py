@@ -6,24 +6,12 @@ import pytest
 
 from attnprobe.core import clock as module
 from attnprobe.core.clock import Clock, TimeIsUp
-
-
-class Time:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self):
-        self.seconds = 1000.0
-
-    def __call__(self):
-        return self.seconds
-
-    def passes(self, seconds):
-        self.seconds += seconds
+from tests.invented_time import InventedTime
 
 
 @pytest.fixture
 def time():
-    return Time()
+    return InventedTime(1000.0)
 
 
 @pytest.fixture

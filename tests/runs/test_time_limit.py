@@ -19,6 +19,7 @@ from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.run import fit, run
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import carry_out_study
+from tests.invented_time import InventedTime
 from tests.small_runs import SMALL, composed, small_run
 
 COMMAND = (
@@ -32,30 +33,32 @@ COSTS = Costs({"train": 120, "validation": 40, "test": 30}, 0.001, 0.01, "cpu", 
 
 
 @pytest.fixture
-def audit(tmp_path, monkeypatch):
+def time():
+    return InventedTime()
+
+
+@pytest.fixture
+def audit(tmp_path, monkeypatch, time):
     """Carries out the audit; each of its runs takes as many seconds as are named."""
-    seconds = 0.0
     monkeypatch.setattr(studies, "measured_costs", lambda config: COSTS)
     # so small a model may be guessing, and would not be trained again
     monkeypatch.setattr("attnprobe.findings.studies.audit.quality_of", lambda directory: None)
     run = studies.run
 
-    def carry_out(*each):
-        nonlocal seconds
-        durations = iter(each)
+    def carry_out(*seconds_of_runs):
+        durations = iter(seconds_of_runs)
 
         def timed(config, *, sweep):
-            nonlocal seconds
             duration = next(durations, None)
             if duration is None:
                 raise KeyboardInterrupt
             directory = run(config, sweep=sweep)
-            seconds += duration
+            time.passes(duration)
             studies.CLOCK.check()
             return directory
 
         monkeypatch.setattr(studies, "run", timed)
-        clock = Clock(now=lambda: seconds)
+        clock = Clock(now=time)
         monkeypatch.setattr(studies, "CLOCK", clock)
         with clock.command():
             directory = carry_out_study(command, lambda overrides: composed(*overrides))
@@ -112,45 +115,39 @@ def test_tables_are_there_as_soon_as_they_are_measured(audit, tmp_path):
 
 
 def test_a_training_is_kept_whose_time_is_up_before_the_other_splits_are_predicted(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, time
 ):
-    seconds = 0.0
-
     def slow(*arguments, **options):
-        nonlocal seconds
         fitted = fit(*arguments, **options)
-        seconds += 100
+        time.passes(100)
         return fitted
 
     monkeypatch.setattr("attnprobe.runs.run.fit", slow)
-    monkeypatch.setattr(CLOCK, "now", lambda: seconds)
+    monkeypatch.setattr(CLOCK, "now", time)
     config = small_run(tmp_path)
     with pytest.raises(TimeIsUp), CLOCK.phases("audit"), CLOCK.limited(50):
         run(config)
     assert RunDirectory(Settings.of(config).directory).is_trained
 
 
-def test_planning_ends_after_its_share_of_the_time(monkeypatch):
-    seconds = 0.0
-    clock = Clock(now=lambda: seconds)
+def test_planning_ends_after_its_share_of_the_time(monkeypatch, time):
+    clock = Clock(now=time)
     monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
 
     def measure(config):
-        nonlocal seconds
         for _ in clock.track(range(100), "time a text"):
-            seconds += 10
+            time.passes(10)
         return COSTS
 
     def planned(*settings):
-        nonlocal seconds
         audit = Audit(probes=("permutation", "skill"), minutes=4)
         with clock.phases("audit"):
-            seconds += 20
+            time.passes(20)
             return audit.plan(lambda changes: composed(*settings, *changes), measure)
 
     plan = planned("training.epochs=2", "data.most={train: 500, validation: 300}")
     # nothing was timed within 20 s, and a quarter of the 220 s that were left
-    assert seconds == 20 + 60
+    assert time.seconds == 20 + 60
     assert clock.deadline is None
     assert plan.rows == {"train": 500, "validation": 300, "test": 50}
     assert plan.page == 48
@@ -181,35 +178,30 @@ def test_as_many_rows_are_trained_on_as_leave_time_for_the_first_test(monkeypatc
     assert planned(0.0, "training.epochs=0").rows == {"test": 50}
 
 
-def test_what_was_timed_before_the_time_was_up_is_known(monkeypatch):
-    seconds = 0.0
-
+def test_what_was_timed_before_the_time_was_up_is_known(monkeypatch, time):
     def slow(*arguments):
-        nonlocal seconds
-        seconds += 100
+        time.passes(100)
         CLOCK.check()
 
     monkeypatch.setattr("attnprobe.runs.forecasts.probing_seconds", slow)
-    monkeypatch.setattr(CLOCK, "now", lambda: seconds)
+    monkeypatch.setattr(CLOCK, "now", time)
     with CLOCK.phases("audit"), CLOCK.limited(50):
         costs = measured_costs(composed(*SMALL, "probe=[permutation]"))
     assert costs.probing == math.inf
     assert min(costs.training, costs.each, costs.figure) > 0
 
 
-def test_time_may_be_up_between_two_importances(monkeypatch):
+def test_time_may_be_up_between_two_importances(monkeypatch, time):
     """On a busy machine, faithfulness once went on for a minute after the time was up."""
-    seconds = 0.0
     scored = []
 
     def slow(name):
-        nonlocal seconds
-        seconds += 100
+        time.passes(100)
         scored.append(name)
 
     subject = create_autospec(Subject, instance=True)
     subject.scores.side_effect = slow
-    monkeypatch.setattr(CLOCK, "now", lambda: seconds)
+    monkeypatch.setattr(CLOCK, "now", time)
     probe = Faithfulness(importances=["attention", "gradient", "leave_one_out"])
     with CLOCK.phases("audit"), CLOCK.limited(150), pytest.raises(TimeIsUp, match="score 2/3"):
         probe.scores(subject)
