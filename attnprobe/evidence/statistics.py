@@ -488,7 +488,8 @@ def wilson_of_clusters(
 
     Rows of one cluster (answers about one text) may be right together. The share's variance by
     clusters over that of independent rows is the design effect; the number of rows is divided by it
-    (Korn & Graubard 1998). A share of 0 or 1 shows no variance: it counts its clusters.
+    (Korn & Graubard 1998). A share of 0 or 1, or one cluster, shows no variance: clusters are
+    counted.
 
     NaN where there is no row.
 
@@ -502,12 +503,13 @@ def wilson_of_clusters(
     share = float(is_hit.mean())
     _, cluster_of_row = np.unique(cluster, return_inverse=True)
     residuals = np.bincount(cluster_of_row, weights=is_hit - share)
+    clusters = len(residuals)
     variance = float((residuals**2).sum()) / rows**2
     variance_if_independent = share * (1 - share) / rows
-    if variance_if_independent > 0:
+    if clusters > 1 and variance_if_independent > 0:
         design_effect = max(1.0, variance / variance_if_independent)
     else:
-        design_effect = rows / len(residuals)
+        design_effect = rows / clusters
     effective_rows = rows / design_effect
 
     z = float(scipy.stats.norm.ppf(UPPER_TAIL))

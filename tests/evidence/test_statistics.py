@@ -283,6 +283,14 @@ def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
     assert np.mean(holds_of_rows) < 0.9
 
 
+def test_twenty_answers_about_one_text_are_worth_one():
+    """Wilson's interval of one row at a share of a half, by its formula."""
+    share = statistics.wilson_of_clusters(np.arange(20) < 10, np.zeros(20, int))
+    z = stats.norm.ppf(0.975)
+    margin = z * np.sqrt(0.25 + z**2 / 4) / (1 + z**2)
+    assert share == pytest.approx((0.5, 0.5 - margin, 0.5 + margin), abs=1e-12)
+
+
 def test_a_share_of_no_rows_is_unknown():
     share = statistics.wilson_of_clusters(np.zeros(0, bool), np.zeros(0, int))
     assert np.isnan(share).all()
