@@ -18,6 +18,7 @@ from attnprobe import __version__
 from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError, as_typed
 from attnprobe.core.launchers import leave_other_launchers
+from attnprobe.core.printing import tell
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
 from attnprobe.core.references import check_references
 from attnprobe.core.sanitise import visible
@@ -258,7 +259,8 @@ def _print_answer(directory: Path, *, verbose: bool) -> None:
         print_summary(compare(run.numbers), classes=run.manifest.get("classes", []))
         tables = run.manifest.get("tables", {})
         counts = run.manifest.get("counts", {})
-        lines = [*data_notes(counts), *notes_of_tests([tables]), *lines]
+        for note in (*data_notes(counts), *notes_of_tests([tables])):
+            tell(note)
     for line in lines:
         print(line)
     # a path on a line of its own, unbroken, to be copied

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
+from attnprobe.core.printing import tell
 from attnprobe.core.sanitise import visible
 from attnprobe.findings.groups import Run, grouped, read_runs
 from attnprobe.findings.judgement import Card
@@ -41,7 +42,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     if verbose:
         _print_all(reading, card, runs)
     if reading.answer:
-        print(visible(reading.answer), flush=True)
+        tell(visible(reading.answer))
     else:
         group = group_of(reading, grouped(runs))
         assert group is not None  # the study is made of these runs
