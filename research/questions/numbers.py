@@ -200,7 +200,7 @@ class Grid:
     def number(
         self, quantity: str, cell: Cell, attention: str = LEARNED, *, solved_only: bool = False
     ) -> ByDraw:
-        """One quantity of a cell; empty where no model has it.
+        """One quantity of a cell; NaN where no model has it.
 
         Args:
             quantity: of `QUANTITIES`.

@@ -160,5 +160,6 @@ def test_no_line_without_a_terminal_is_wider_than_80_columns(
     monkeypatch.setattr("attnprobe.__main__.DRY_RUN", [])
     main(words)
     printed = capsys.readouterr()
-    wide = [line for line in (printed.out + printed.err).splitlines() if len(line) > WIDTH]
-    assert wide == []
+    lines = (printed.out + printed.err).splitlines()
+    assert lines
+    assert [line for line in lines if len(line) > WIDTH] == []

@@ -274,6 +274,7 @@ def test_over_windows_every_number_of_a_position_is_one_of_a_window(runs):
         assert len(counts) == len(lengths)  # 6 texts with 3 codes each
         assert counts.tolist() == lengths[counts.index].tolist()
     sizes = results[results["metric"] == "yes_to_no"]["value"].dropna()
+    assert len(sizes)
     assert (sizes <= lengths.max()).all()
     assert "holds for sentences" in remarks_on(read_run(runs["sentence"]))
     assert "holds for sentences" not in remarks_on(read_run(runs["word"]))

@@ -118,6 +118,7 @@ def test_a_label_has_the_probability_of_its_answer_and_the_playground_names_the_
     )
     examples = read_examples(directory).set_index("example_id")
     first = int(title.removeprefix("Example ")) // 3 * 3  # the rows of a text follow each other
+    assert len(texts) == 3
     for place, text in enumerate(texts):
         row = examples.loc[first + place]
         name = ("no", "yes")[row["prediction"]]
@@ -126,6 +127,7 @@ def test_a_label_has_the_probability_of_its_answer_and_the_playground_names_the_
     options = driver.execute_script(
         "return [...document.querySelectorAll('#play-text option')].map((one) => one.textContent)"
     )
+    assert options
     for option in options:
         number, name = option.removeprefix("#").partition(":")[0].split()
         assert examples.loc[int(number), "question"][0] == name
