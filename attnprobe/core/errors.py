@@ -39,6 +39,15 @@ class UserError(ValueError):
         super().__init__(visible(message))
 
 
+def reason_of(error: BaseException, most: int = 150) -> str:
+    """An error of another library on one line of at most that many characters, its type first.
+
+    >>> reason_of(RuntimeError("no such\\n  piece"))
+    'RuntimeError: no such piece'
+    """
+    return " ".join(f"{type(error).__name__}: {error}".split())[:most]
+
+
 def as_typed(message: str, typed: Mapping[str, str]) -> str:
     """A message about settings, of a command that has options for some of them.
 

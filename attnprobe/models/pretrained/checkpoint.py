@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from torch import nn
 
 from attnprobe.core.batch import Task
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, reason_of
 from attnprobe.core.settings import nearest
 from attnprobe.data.pieces import TEXT, UNLIMITED, PieceReader, foreign
 from attnprobe.data.sources import HUB_NAME
@@ -434,7 +434,8 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
                 f"({reason})"
             )
 
-    reason = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
+    assert failure is not None  # it was tried once at least
+    reason = reason_of(failure, most=300)
     if type(failure).__name__ == "SafetensorError":
         raise UserError(
             f"model.path={path}: transformers cannot open it ({reason}): its weights are damaged "

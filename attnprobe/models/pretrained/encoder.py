@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from attnprobe.core.batch import Batch
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, reason_of
 from attnprobe.core.settings import Dropout
 from attnprobe.data.pieces import UNLIMITED, PieceReader
 from attnprobe.models.encoders import TextEncoder
@@ -115,7 +115,7 @@ class PretrainedEncoder(TextEncoder):
             states = self._read(vectors, torch.ones_like(pieces, dtype=torch.bool))
             gradients = torch.autograd.grad(states.sum(), parameters, allow_unused=True)
         except Exception as error:  # a network of another kind may raise anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+            reason = reason_of(error)
             raise UserError(
                 f"model.path={self.path}: its states cannot be computed ({reason}): expected an "
                 f"encoder of texts, such as BERT or RoBERTa"

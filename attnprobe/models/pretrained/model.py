@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.core.batch import Batch, Outputs, Task
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, reason_of
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Name, Number, Positive, Whole
 from attnprobe.data.batching import TextSplit, short_enough
@@ -398,7 +398,7 @@ class PretrainedClassifier(TrainedModel):
         try:
             return self.run(batch, Pass())
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            reason = reason_of(error, most=200)
             fault = f"its network cannot read a text ({reason})"
             remedy = "a sound checkpoint, as save_pretrained writes it"
             spelled = self._spelled_out(batch)
@@ -484,7 +484,7 @@ class PretrainedClassifier(TrainedModel):
                 raise LookupError(f"differs by {difference:.2g}")
         except Exception as error:  # a network that cannot be run in parts may raise anything
             self.tail = None
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+            reason = reason_of(error)
             examination.remarks.append(
                 f"no short way past the last attention ({reason}): whole passes are taken"
             )

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, reason_of
 from attnprobe.models.pretrained.checkpoint import open_encoder
 from attnprobe.results.files import write_atomically
 
@@ -69,7 +69,7 @@ def word_vectors(
             _mean_states(words[start : start + BATCH], tokenizer, network) for start in starts
         ]
     except Exception as error:  # no padding piece; a network that needs more than a text
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+        reason = reason_of(error)
         raise UserError(
             f"--encoder {encoder}: its states of words cannot be computed ({reason}): expected an "
             f"encoder of texts, such as sentence-transformers/all-MiniLM-L6-v2"
