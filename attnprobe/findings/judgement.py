@@ -88,6 +88,9 @@ class Judgement:
         """The judgement on a claim by its number alone."""
         claim = finding.claim
         evidence = finding.evidence
+        is_above = evidence.low > claim.threshold + claim.smallest
+        # a number that is above, and yet no yes, would be a riddle
+        is_kept_from_yes = is_above and finding.verdict is Verdict.CANNOT_DECIDE
         return cls(
             criterion=claim.criterion,
             level=claim.level,
@@ -101,7 +104,7 @@ class Judgement:
             threshold=claim.threshold,
             smallest=claim.smallest,
             verdict=finding.verdict,
-            reason=evidence.unasked,
+            reason=evidence.no_yes if is_kept_from_yes else evidence.unasked,
             interval_verdict=finding.verdict,
             primary=False,
             speaks=claim.speaks,

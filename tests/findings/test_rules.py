@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -124,6 +126,15 @@ def test_a_line_says_what_its_claim_and_its_number_say():
 def test_a_detail_is_not_corrected():
     detail = judge([finding(BELOW, primary=False, name="d")])[-1]
     assert detail.verdict == detail.interval_verdict == Verdict.FAILS
+
+
+@pytest.mark.parametrize(("numbers", "reason"), [(ABOVE, "why not"), (ACROSS, ""), (BELOW, "")])
+def test_a_detail_says_what_keeps_it_from_a_yes_where_its_number_would_be_one(numbers, reason):
+    tested = finding(numbers, primary=False, name="d")
+    tested = replace(tested, evidence=replace(tested.evidence, no_yes="why not"))
+    detail = judge([tested])[-1]
+    assert detail.reason == reason
+    assert detail.verdict is not Verdict.MEETS
 
 
 def test_what_the_number_says_by_itself_is_kept():
