@@ -5,31 +5,24 @@ same functions. Frozen before the first model was asked: the settings below, the
 verdict (`attnprobe.evidence.deciding_words`) and those of right and wrong (`research.words.truth`).
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
-from io import StringIO
 from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import attnprobe
-from attnprobe.core.errors import UserError
 from attnprobe.data.testbed.codes import Signs
 from attnprobe.evidence.deciding_words import LINE, ShareOfLabel, labels_in
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.groups import read_run
-from attnprobe.findings.mechanisms import encoder_of
 from attnprobe.findings.stored import card_of_run
-from attnprobe.findings.track_record import LABEL, without_record
-from attnprobe.results.directory import RunDirectory
+from attnprobe.findings.track_record import LABEL
 from attnprobe.runs.composition import composed, composing
 from attnprobe.runs.run import run
-from research.words.asking import FAILED, answers, costs
+from research.words.asking import AskedModel, row_of_model
 from research.words.rows import write_row
-from research.words.truth import facts_of_run
 
 RULES = {
     "all signs": Signs(),
@@ -150,12 +143,11 @@ def row_of(model: Model, scratch: Path) -> dict[str, Any]:
         scratch: folder of its run.
 
     Returns:
-        A row of the record (`research.words.rows`); of a model that cannot be trained the `truth`
-        is `FAILED`. Answers about single labels stand among the others, as of the claim `LABEL`.
+        A row of the record (`row_of_model`). Answers about single labels stand among the others, as
+        of the claim `LABEL`.
     """
-    directory = scratch / model.name
     standing = ATTENTIONS[model.attention].standing
-    row: dict[str, Any] = {
+    identity = {
         "rule": f"{model.rule}, draw {model.draw}",
         "kind": model.rule,
         "spec": asdict(RULES[model.rule]),
@@ -165,23 +157,20 @@ def row_of(model: Model, scratch: Path) -> dict[str, Any]:
         "draw": model.draw,
         "mode": "run",
     }
-    start = perf_counter()
-    try:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()), without_record():
-            with composing():
-                run(composed(model.overrides(directory)), sweep=True)
-            card = card_of_run(read_run(directory))
-        seconds = perf_counter() - start
-        facts = facts_of_run(directory)
-        row |= {"family": encoder_of(RunDirectory(directory).manifest()), **asdict(facts)}
-        row |= {"truth": facts.truth(avoids_reason=standing == "wrong")}
-        row |= costs([directory], seconds) | answers(card)
-        row["answers"] += answers_about_labels(directory)
-    except UserError as error:
-        row |= {"truth": FAILED, "chip": "", "sentence": str(error), "answers": []}
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    return row
+    return row_of_model(
+        identity,
+        scratch / model.name,
+        lambda directory: asked(model, directory),
+        avoids_reason=standing == "wrong",
+    )
+
+
+def asked(model: Model, directory: Path) -> AskedModel:
+    """A model that is trained, with what is said of it and of each of its labels."""
+    with composing():
+        run(composed(model.overrides(directory)), sweep=True)
+    card = card_of_run(read_run(directory))
+    return AskedModel(card, [directory], answers_about_labels(directory))
 
 
 def answers_about_labels(directory: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """One model trained and asked by the code of a user's run, and what is kept of it."""
 
 import shutil
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from io import StringIO
 from math import isnan
 from pathlib import Path
@@ -35,36 +36,65 @@ class AskedModel:
     Attributes:
         card: all that is said.
         directories: of its runs; the card is about the model of the first one.
+        further_answers: to what is no claim of the card, as `answer_of` has them.
     """
 
     card: Card
     directories: list[Path]
+    further_answers: list[dict[str, Any]] = field(default_factory=list)
 
 
 def row_of_cell(cell: Cell, scratch: Path, *, keeps_runs: bool = False) -> dict[str, Any]:
+    """Train a model of the calibration, and ask it (`row_of_model`).
+
+    Args:
+        cell: the model.
+        scratch: folder of its runs.
+        keeps_runs: the runs stay there.
+    """
+    ask = audited if cell.mode == "audit" else asked_once
+    return row_of_model(
+        identity(cell),
+        scratch / cell.name,
+        lambda folder: ask(cell, folder),
+        avoids_reason=cell.built.avoids_reason,
+        keeps_runs=keeps_runs,
+    )
+
+
+def row_of_model(
+    identity: Mapping[str, Any],
+    folder: Path,
+    ask: Callable[[Path], AskedModel],
+    *,
+    avoids_reason: bool,
+    keeps_runs: bool = False,
+) -> dict[str, Any]:
     """Train a model, ask it, and remove its runs.
 
     It is asked without a track record, which would otherwise be a record of itself.
 
     Args:
-        cell: the model.
-        scratch: folder of its runs.
+        identity: which model it is, as a row has it.
+        folder: of its runs.
+        ask: trains and asks it in that folder.
+        avoids_reason: see `research.words.truth.Facts.truth`.
         keeps_runs: the runs stay there.
 
     Returns:
         What a row of a folder holds (`research.words.rows`); of a model that cannot be trained the
         `truth` is `FAILED`.
     """
-    folder = scratch / cell.name
-    row = identity(cell)
+    row = dict(identity)
     began = perf_counter()
     try:
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()), without_record():
-            model = audited(cell, folder) if cell.mode == "audit" else asked_once(cell, folder)
+            model = ask(folder)
         seconds = perf_counter() - began
-        row |= facts(model.directories[0], cell)
+        row |= facts(model.directories[0], avoids_reason=avoids_reason)
         row |= costs(model.directories, seconds)
         row |= answers(model.card)
+        row["answers"] += model.further_answers
     except UserError as error:
         row |= {"truth": FAILED, "chip": "", "sentence": str(error), "answers": []}
     finally:
@@ -104,13 +134,13 @@ def identity(cell: Cell) -> dict[str, Any]:
     }
 
 
-def facts(directory: Path, cell: Cell) -> dict[str, Any]:
+def facts(directory: Path, *, avoids_reason: bool) -> dict[str, Any]:
     """What is known of a run's model, and what the track record calls its encoder."""
     model_facts = facts_of_run(directory)
     return {
         "family": encoder_of(RunDirectory(directory).manifest()),
         **asdict(model_facts),
-        "truth": model_facts.truth(avoids_reason=cell.built.avoids_reason),
+        "truth": model_facts.truth(avoids_reason=avoids_reason),
     }
 
 
