@@ -233,7 +233,8 @@ def over_seeds(rows: pd.DataFrame, values: Column) -> "pd.Series[float]":
         The means by split and text.
     """
     numbers = pd.Series(np.asarray(values, np.float64))
-    return numbers.groupby([rows["split"].astype(str), text_of(rows)]).mean()
+    split = rows["split"].astype(str).to_numpy()
+    return numbers.groupby([split, text_of(rows)]).mean()
 
 
 def by_run(rows: pd.DataFrame, values: Column) -> Float[np.ndarray, "runs texts"]:
@@ -246,10 +247,13 @@ def by_run(rows: pd.DataFrame, values: Column) -> Float[np.ndarray, "runs texts"
     Returns:
         NaN where a run does not have a text.
     """
+    numbers = np.asarray(values, np.float64)
     if len(rows[list(RUN)].drop_duplicates()) <= 1 and not rows.attrs.get(ASKED):
-        return np.asarray(values, np.float64)[None]  # they are in order
-    keys = [rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)]
-    return pd.Series(values).groupby(keys).mean().unstack([1, 2]).to_numpy(np.float64)
+        return numbers[None]  # they are in order
+    run = rows["run_id"].astype(str).to_numpy()
+    split = rows["split"].astype(str).to_numpy()
+    means = pd.Series(numbers).groupby([run, split, text_of(rows)]).mean()
+    return means.unstack([1, 2]).to_numpy(np.float64)
 
 
 def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:

@@ -198,11 +198,17 @@ def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
     return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0).mean(-1)
 
 
-def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
+def interval(
+    values: Iterable[float] | Float[np.ndarray, "runs texts"],
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> Interval:
     """Mean and its bootstrap interval over examples.
 
     Args:
-        values: NaN values are left out.
+        values: of the examples of one run; or of each run and text, where several runs have the
+            same texts, and then the interval is over texts and runs. NaN values are left out.
         low: the least that a value can be; no interval goes beyond it.
         high: the greatest that a value can be.
 
@@ -214,25 +220,20 @@ def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.
         ValueError: a value is infinite.
     """
     sample = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
-    sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(
             f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, "
             "or NaN"
         )
-    return resampled_runs(parts_of(sample)[None], ratio_of, low=low, high=high)
+    by_run = np.atleast_2d(sample)
+    is_known = ~np.isnan(by_run)
+    by_run = by_run[is_known.any(1)][:, is_known.any(0)]
+    return resampled_runs(parts_of(by_run), ratio_of, low=low, high=high)
 
 
 def in_columns(name: str, numbers: tuple[float, float, float], mark: str = " ") -> dict[str, float]:
     """A number and its interval as three columns of a table: `name`, `name low`, `name high`."""
     return dict(zip((name, f"{name}{mark}low", f"{name}{mark}high"), numbers, strict=True))
-
-
-def mean_in_columns(
-    name: str, values: np.ndarray, low: float = -np.inf, high: float = np.inf
-) -> dict[str, float]:
-    """`interval` as three columns of a table: `name`, `name, low`, `name, high`."""
-    return in_columns(name, interval(values, low=low, high=high), ", ")
 
 
 def student(

@@ -22,7 +22,6 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, by_run, values_of
-from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.exact import attention_shapley, smallest_flipping_set
 from attnprobe.exact.checks import LEAST_MASS
@@ -31,7 +30,7 @@ from attnprobe.measures import LN2, jensen_shannon
 from attnprobe.models.base import Model
 from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, ReadoutProbe, positions
 from attnprobe.probes.erasure import ahead_of_midpoint, share_difference, winning_sets
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import CLASSES, class_of, classes_with, metrics_of_classes
 from attnprobe.results.table import ends_of
@@ -460,12 +459,12 @@ def class_table(results: pd.DataFrame) -> pd.DataFrame:
                 line: dict[str, object] = {
                     "class": class_of(f"class_{number}", names),
                     "the prediction is": answer,
-                    "texts": len(asked),
+                    "texts": texts_with(asked, asked["predicted_class"]),
                 }
                 for kind in kinds:
                     metric = f"{kind}_class_{number}"
                     low, high = ends_of(results, "classes", metric)
-                    line |= mean_in_columns(HEADINGS[kind], asked[metric].to_numpy(), low, high)
+                    line |= mean_in_columns(HEADINGS[kind], asked, asked[metric], low, high)
                 yield line
 
     return facet_table(results, "classes", [*metrics, "predicted_class"] if numbers else [], lines)
@@ -498,7 +497,8 @@ READING = Reading(
             "whose erasure takes the prediction from it, or brings it to it; the shares of the "
             "items that attention's order, a random order and the smallest set need; the weight on "
             "items that speak against it; JSD of the class or any other when the most attended "
-            "item, or another one, is erased. Means with 95 % bootstrap intervals over texts.",
+            "item, or another one, is erased. Means with 95 % bootstrap intervals over texts and "
+            "seeds.",
             class_table,
             ("predicted_class", *(f"{kind}_class_*" for kind in TABLED)),
         ),

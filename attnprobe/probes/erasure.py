@@ -23,8 +23,17 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count, Whole
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Measure, as_truth, flips_of, least, mean_of, share_of
-from attnprobe.evidence.statistics import mean_in_columns, rank_biserial, wilson
+from attnprobe.evidence.evidence import (
+    Evidence,
+    Measure,
+    as_truth,
+    flips_of,
+    least,
+    mean_of,
+    over_seeds,
+    share_of,
+)
+from attnprobe.evidence.statistics import rank_biserial
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.checks import LEAST_MASS
 from attnprobe.exact.erasure import (
@@ -47,7 +56,7 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.readings.importances import Facts, facts_of, importances_in
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import Facet
 
@@ -590,16 +599,17 @@ def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, object]:
     needed = np.where(np.isnan(count), more_than_any, count)
     rival_needed = np.where(np.isnan(rival_count), more_than_any, rival_count)
 
-    fewer, low, high = wilson((needed < rival_needed).sum(), len(rows))
+    # several seeds are no further texts
+    fewer = Evidence.of_share(over_seeds(rows, needed < rival_needed))
     return {
-        "needs fewer": fewer,
-        "low": low,
-        "high": high,
+        "needs fewer": fewer.value,
+        "low": fewer.low,
+        "high": fewer.high,
         "tie": float(((needed == rival_needed) & ~neither).mean()),
         "needs more": float((needed > rival_needed).mean()),
         "neither flips": float(neither.mean()),
         "rank-biserial": rank_biserial(rival_needed - needed),
-        "n": len(rows),
+        "n": fewer.n,
     }
 
 
@@ -632,11 +642,11 @@ def _removed(rows: pd.DataFrame, name: str) -> dict[str, object]:
     if name == "optimal":
         regret = np.where(never == 0, 0.0, np.nan)
     return {
-        "n": int((never == 0).sum()),
-        "it flips": int(fraction.notna().sum()),
+        "n": texts_with(rows, np.where(never == 0, 0.0, np.nan)),
+        "it flips": texts_with(rows, fraction),
         "share removed where it flips": fraction.mean(),
-        **mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1),
-        **mean_in_columns("regret", regret, 0),
+        **mean_in_columns("share removed", rows, removal_share(fraction.to_numpy(), never), 0, 1),
+        **mean_in_columns("regret", rows, regret, 0),
     }
 
 

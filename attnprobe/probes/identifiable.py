@@ -19,14 +19,13 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
-from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.measures import jensen_shannon
 from attnprobe.models.base import Model, Summed
 from attnprobe.plots.grid import around, counted, facet_grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Column, Drawing, Headline, Reading, Tabulation
 
 NOTHING = 1e-6
@@ -261,8 +260,8 @@ def _length_lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
     for heading, texts in [*groups, ("all", rows)]:
         yield {
             "parts": heading,
-            "n": len(texts),
-            **mean_in_columns("unique", texts["unique"].to_numpy(), 0, 1),
+            "n": texts_with(texts, texts["parts"]),
+            **mean_in_columns("unique", texts, texts["unique"], 0, 1),
             **{column: texts[metric].mean() for column, metric in HEADINGS.items()},
         }
 

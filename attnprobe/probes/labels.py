@@ -16,12 +16,11 @@ from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.deciding_words import LEAST_EFFECT
-from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.evidence.evidence import mean_of, over_seeds
 from attnprobe.exact import attention_shapley, smallest_flipping_set
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns
 from attnprobe.readings.reading import Headline, HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import label_of
 
@@ -232,15 +231,16 @@ def label_table(results: pd.DataFrame) -> pd.DataFrame:
             return
         for name in np.unique(names.astype(str)):
             label_rows = rows[names == name]
+            has_label = over_seeds(label_rows, label_rows["has_label"])
             line: dict[str, object] = {
                 "label": name,
-                "asked": len(label_rows),
-                "texts that have it": int(label_rows["has_label"].sum()),
-                "said yes": int(label_rows["says_yes"].sum()),
+                "asked": len(has_label),
+                "texts that have it": int(has_label.sum()),
+                "said yes": float(over_seeds(label_rows, label_rows["says_yes"]).sum()),
                 "right": float((label_rows["has_label"] == label_rows["says_yes"]).mean()),
             }
             for metric, heading in HEADINGS.items():
-                line |= mean_in_columns(heading, label_rows[metric].to_numpy())
+                line |= mean_in_columns(heading, label_rows, label_rows[metric])
             yield line
 
     return facet_table(results, "labels", TABLED, lines)
@@ -291,7 +291,7 @@ READING = Reading(
             "Each label: how often it is asked for, present and predicted; distance of its "
             "attention from those of the text's other labels, and of its answers under them; the "
             "smallest sets of words that turn an answer; the weight on words against it. Means "
-            "with 95 % bootstrap intervals over texts.",
+            "with 95 % bootstrap intervals over texts and seeds.",
             label_table,
             TABLED,
         ),

@@ -16,7 +16,6 @@ from attnprobe.core.metrics import P_VALUE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
-from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
 from attnprobe.models.base import Model
 from attnprobe.probes.base import (
@@ -28,7 +27,7 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.readings.importances import facts_of, importances_and_operators
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Headline, Reading, Tabulation
 
 TEXT_OPERATORS = tuple(operator for operator in word_removal.OPERATORS if operator != "attention")
@@ -181,13 +180,13 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
             line: dict[str, object] = {
                 "importance": facts_of(name, results, "novelty").title,
                 "operator": operator,
-                "n": len(rows),
+                "n": texts_with(rows, rows["novelty_p"]),
                 "unlike, whole texts": share_of_unlike(rows["novelty_p"]),
             }
             for heading, kind in kinds.items():
                 p = rows[f"novelty_p_{kind}_{name}_by_{operator}"]
                 line[f"unlike, {heading}"] = share_of_unlike(p)
-                line |= mean_in_columns(f"p, {heading}", p.to_numpy(), 0, 1)
+                line |= mean_in_columns(f"p, {heading}", rows, p, 0, 1)
             yield line
 
     metrics = ["novelty_p"] if pairs else []

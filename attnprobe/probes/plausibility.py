@@ -16,14 +16,13 @@ from attnprobe.core.metrics import SCORE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import beyond_chance, mean_of
-from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import plausibility
 from attnprobe.measures import shifted
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, strengths
 from attnprobe.probes.leave_one_out import checked
 from attnprobe.readings.importances import importances_in
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Column, Drawing, Headline, Reading, Tabulation
 
 MEASURES = {
@@ -265,14 +264,14 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
         for name, facts in importances.items():
             line: dict[str, object] = {
                 "importance": facts.title,
-                "n": int(rows[f"auprc_rationale_{name}"].notna().sum()),
+                "n": texts_with(rows, rows[f"auprc_rationale_{name}"]),
             }
             for kind, metric in TABLE_METRICS.items():
                 beyond = rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
-                line |= mean_in_columns(f"{kind} above chance", beyond.to_numpy(), -1, 1)
+                line |= mean_in_columns(f"{kind} above chance", rows, beyond, -1, 1)
                 if has_annotators:
-                    agreement = rows[f"others_{kind}_{name}"].to_numpy()
-                    line |= mean_in_columns(f"{kind} against the others", agreement, 0, 1)
+                    agreement = rows[f"others_{kind}_{name}"]
+                    line |= mean_in_columns(f"{kind} against the others", rows, agreement, 0, 1)
             yield line
         if has_annotators:
             yield line_of_person(rows)
@@ -290,11 +289,11 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
 def line_of_person(rows: pd.DataFrame) -> dict[str, object]:
     """The annotators in the place of an importance; they are not compared with chance."""
     unknown = np.full(len(rows), np.nan)
-    line: dict[str, object] = {"importance": PERSON, "n": int(rows["human_f1"].notna().sum())}
+    line: dict[str, object] = {"importance": PERSON, "n": texts_with(rows, rows["human_f1"])}
     for kind in TABLE_METRICS:
-        line |= mean_in_columns(f"{kind} above chance", unknown, -1, 1)
-        ceiling = rows[f"human_{kind}"].to_numpy()
-        line |= mean_in_columns(f"{kind} against the others", ceiling, 0, 1)
+        line |= mean_in_columns(f"{kind} above chance", rows, unknown, -1, 1)
+        ceiling = rows[f"human_{kind}"]
+        line |= mean_in_columns(f"{kind} against the others", rows, ceiling, 0, 1)
     return line
 
 

@@ -21,8 +21,8 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
 from attnprobe.data.vocabulary import PADDING
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.statistics import interval, mean_in_columns
+from attnprobe.evidence.evidence import by_run, mean_of
+from attnprobe.evidence.statistics import interval
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import spearman
 from attnprobe.models.base import Model
@@ -38,7 +38,7 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.readings.importances import importances_in
-from attnprobe.readings.means import facet_table
+from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.results.directory import WEIGHTS, RunDirectory
 from attnprobe.results.pivot import metrics_there
@@ -289,12 +289,14 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name, facts in importances.items():
-            similarity = rows[f"random_weights_similarity_{name}"].to_numpy()
-            ceiling = rows[f"ceiling_similarity_{name}"].to_numpy()
+            similarity = rows[f"random_weights_similarity_{name}"]
+            ceiling = rows[f"ceiling_similarity_{name}"]
             line: dict[str, object] = {
                 "importance": facts.title,
-                "n": int((~np.isnan(similarity)).sum()),
-                "depends on the model": depends_on_model(similarity, ceiling),
+                "n": texts_with(rows, similarity),
+                "depends on the model": depends_on_model(
+                    by_run(rows, similarity), by_run(rows, ceiling)
+                ),
             }
             for part in parts:
                 mean = float(rows[f"similarity_{name}_down_to_{part}"].mean())
@@ -302,7 +304,7 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
             for kind, heading in KINDS.items():
                 metric = f"{kind}_similarity_{name}"
                 if metric in measured:
-                    line |= mean_in_columns(heading, rows[metric].to_numpy(), -1, 1)
+                    line |= mean_in_columns(heading, rows, rows[metric], -1, 1)
             yield line
 
     metrics = []
@@ -313,7 +315,7 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def depends_on_model(
-    similarity: Float[np.ndarray, " texts"], ceiling: Float[np.ndarray, " texts"]
+    similarity: Float[np.ndarray, "runs texts"], ceiling: Float[np.ndarray, "runs texts"]
 ) -> str:
     """Whether less than half of the ceiling is left in the random model, by the whole interval."""
     lost = ceiling * HALF - similarity

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.evidence.evidence import Column, by_run, over_seeds
+from attnprobe.evidence.statistics import in_columns, interval
 from attnprobe.readings.importances import importances_in
 from attnprobe.results.pivot import facets, per_example
 from attnprobe.results.table import ends_of
@@ -30,12 +32,44 @@ def facet_table(
     )
 
 
+def mean_in_columns(
+    heading: str,
+    rows: pd.DataFrame,
+    values: Column,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> dict[str, float]:
+    """A mean as three columns of a table: `heading`, `heading, low`, `heading, high`.
+
+    The 95 % bootstrap interval is over texts and, where the panel has several seeds, over runs:
+    the same text in three runs is no three texts.
+
+    Args:
+        heading: of the columns.
+        rows: of a panel, or some of them.
+        values: a number for each row; NaN values are left out.
+        low: the least that a value can be; no interval goes beyond it.
+        high: the greatest that a value can be.
+    """
+    return in_columns(heading, interval(by_run(rows, values), low=low, high=high), ", ")
+
+
+def texts_with(rows: pd.DataFrame, values: Column) -> int:
+    """How many texts have a number, in any of the runs.
+
+    Args:
+        rows: of a panel, or some of them.
+        values: a number for each row; NaN where there is none.
+    """
+    return int(over_seeds(rows, values).notna().sum())
+
+
 def mean_table(
     results: pd.DataFrame,
     probe: str,
     lines: Iterable[tuple[Mapping[str, object], Mapping[str, str]]],
 ) -> pd.DataFrame:
-    """A table of means with 95 % bootstrap intervals over the texts; empty without lines.
+    """A table of means with 95 % intervals over texts and runs; empty without lines.
 
     Args:
         results: a long table.
@@ -52,10 +86,10 @@ def mean_table(
     def means(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for cells, columns in several:
             first_metric = next(iter(columns.values()))
-            line = {**cells, "n": int(rows[first_metric].notna().sum())}
+            line = {**cells, "n": texts_with(rows, rows[first_metric])}
             for heading, metric in columns.items():
                 low, high = ends_of(results, probe, metric)
-                line |= mean_in_columns(heading, rows[metric].to_numpy(), low, high)
+                line |= mean_in_columns(heading, rows, rows[metric], low, high)
             yield line
 
     metrics = [metric for _, columns in several for metric in columns.values()]

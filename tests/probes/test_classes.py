@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
@@ -298,5 +299,16 @@ def test_the_table_tells_taking_from_bringing():
     assert built["class"].tolist() == ["class 0", "class 0", "class 1", "class 1"]
     assert built["the prediction is"].tolist() == ["taken from it", "brought to it"] * 2
     assert built["texts"].tolist() == [TEXTS // 2] * 4
+
     sizes = built["smallest set that turns it"].tolist()
     assert sizes == pytest.approx([1, 1, 4, 4], abs=0.01)
+
+
+def test_a_second_seed_adds_no_texts_to_the_table():
+    results = numbers_by_class(class_probability=[0.6, 0.3], turn_size=[1.0, 4.0])
+    again = results.assign(seed=1, run_id="again")
+    (once, twice) = (class_table(part) for part in (results, pd.concat([results, again])))
+    assert twice["texts"].tolist() == once["texts"].tolist()
+    ends = [name for name in once if name.endswith((", low", ", high"))]
+    assert ends
+    np.testing.assert_allclose(twice[ends], once[ends])
