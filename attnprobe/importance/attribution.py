@@ -2,9 +2,10 @@
 
 What is explained is one number of a prediction, as a function of the model's inputs.
 
-The number is a logit, or the difference of two. Features are the text's words: replaced as a whole
-by a baseline vector, or differentiated at their vectors and added up over the vectors' dimensions.
-Markers and padding stay as they are.
+The number is a logit, or the difference of two. Features are the positions of the attention, a
+text's words or its sentences: replaced as a whole by a baseline vector for each word, or
+differentiated at their words' vectors and added up over words and dimensions. Markers and padding
+stay as they are.
 """
 
 from abc import abstractmethod
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Task
@@ -47,6 +48,7 @@ class Explained:
     Attributes:
         inputs: the texts' own vectors.
         baseline: the same with every word replaced.
+        text: the positions of each text, which are the features.
         classes: the class whose logit is meant, and the one whose logit is subtracted (−1: none),
             per text.
     """
@@ -55,6 +57,7 @@ class Explained:
     batch: Batch
     inputs: Float[Tensor, "batch parts embed"]
     baseline: Float[Tensor, "batch parts embed"]
+    text: Bool[Tensor, "batch seq"]
     classes: Int[Tensor, "batch 2"]
 
     def __call__(
@@ -103,27 +106,34 @@ class Explained:
         parts = self.model.word_of(batch).shape[1]
         inputs = self.inputs[chosen, :parts]
         baseline = self.baseline[chosen, :parts]
-        return Explained(self.model, batch, inputs, baseline, self.classes[chosen])
+        text = self.text[chosen]
+        return Explained(self.model, batch, inputs, baseline, text, self.classes[chosen])
 
-    def keeping(self, keep: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
-        """Compute the number for this one text with some of its words.
+    def per_feature(self, values: Float[Tensor, "1 parts"]) -> Float[Tensor, "features"]:
+        """Sum numbers of this one text's parts for each of its features."""
+        sums = self.model.per_position(self.batch, values)[0]
+        return sums[self.text[0, : len(sums)]]
+
+    def keeping(self, keep: Float[Tensor, "rows features"]) -> Float[Tensor, "rows"]:
+        """Compute the number for this one text with some of its words or sentences.
 
         Args:
-            keep: each word stays (1), is replaced by the baseline (0), or is between.
+            keep: each stays (1), is replaced by the baseline (0), or is between.
         """
         text = torch.zeros_like(keep[:, 0], dtype=torch.long)
         return self.number_of(self.logits_keeping(keep), text)
 
-    def logits_keeping(self, keep: Float[Tensor, "rows words"]) -> Float[Tensor, "rows classes"]:
+    def logits_keeping(self, keep: Float[Tensor, "rows features"]) -> Float[Tensor, "rows classes"]:
         """As `keeping`, the logits."""
-        content = self.batch.content[0]
-        word = self.model.word_of(self.batch)[0]
-        number = content.long().cumsum(-1) - 1
-        share = torch.ones(len(keep), len(word), 1, dtype=self.inputs.dtype, device=keep.device)
-        share[:, word >= 0] = keep.to(self.inputs.dtype)[:, number[word[word >= 0]]].unsqueeze(-1)
+        position = self.model.position_of_part(self.batch)[0]
+        is_feature = position >= 0
+        number = self.text[0].long().cumsum(-1) - 1
+        feature = number[position[is_feature]]
+        share = torch.ones(len(keep), len(position), 1, dtype=self.inputs.dtype, device=keep.device)
+        share[:, is_feature] = keep.to(self.inputs.dtype)[:, feature].unsqueeze(-1)
         logits = []
         with torch.no_grad():
-            for shares in share.split(texts_at_once(self.model, len(word))):
+            for shares in share.split(texts_at_once(self.model, len(position))):
                 inputs = self.baseline + shares * (self.inputs - self.baseline)
                 text = torch.zeros(len(shares), dtype=torch.long, device=keep.device)
                 logits.append(self.model.outputs_from(self.batch.rows(text), inputs).logits)
@@ -151,10 +161,10 @@ def texts_at_once(model: nn.Module, width: int) -> int:
     return max(1, AT_ONCE * SMALL // max(SMALL, size) // width)
 
 
-def per_word(values: Float[Tensor, "batch parts"], subject: Subject) -> Scores:
-    """Add up what belongs to the parts that the model reads, for each word; 0 outside content."""
+def per_position(values: Float[Tensor, "batch parts"], subject: Subject) -> Scores:
+    """Add up what belongs to the parts that the model reads, for each position; 0 off the text."""
     scores = subject.classifier.per_position(subject.batch, values)
-    return scores.masked_fill(~subject.batch.content, 0)
+    return scores.masked_fill(~subject.outputs.text, 0)
 
 
 @dataclass(frozen=True)
@@ -208,14 +218,13 @@ class Targeted(Importance):
 
 @dataclass(frozen=True)
 class Attribution(Targeted):
-    """An importance of what the model computes, word by word.
+    """An importance of what the model computes from each word, or each sentence.
 
     Attributes:
         baseline: what stands for an absent word: `zeros` or `mean`, the mean vector of the text's
             words.
     """
 
-    of_words = True
     baseline: Literal[tuple(BASELINES)] = "zeros"
 
     def explained(self, subject: Subject) -> Explained:
@@ -234,6 +243,7 @@ class Attribution(Targeted):
             batch,
             inputs=inputs.detach(),
             baseline=torch.where(words, replacement, inputs).detach(),
+            text=subject.outputs.text,
             classes=self.target_classes(subject),
         )
 
@@ -252,26 +262,26 @@ class TextByText(Attribution):
 
     @abstractmethod
     def of_text(
-        self, explained: Explained, whole: Float[Tensor, "1 words"]
-    ) -> Float[Tensor, "words"]:
-        """The scores of the words of one text.
+        self, explained: Explained, whole: Float[Tensor, "1 features"]
+    ) -> Float[Tensor, "features"]:
+        """The scores of the words of one text, or of its sentences.
 
         Args:
             explained: the function, for this text.
-            whole: that all words stay, as `Explained.keeping` takes it.
+            whole: that all of them stay, as `Explained.keeping` takes it.
         """
 
     def scores(self, subject: Subject) -> Scores:
         """The scores of all texts, 0 outside content."""
-        content = subject.batch.content
-        scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
+        text = subject.outputs.text
+        scores = torch.zeros(text.shape, dtype=torch.float64, device=text.device)
         explained = subject.cached(self.explained)
         draws = Draws(subject.seed, self.name)
         for row, number in enumerate(subject.batch.example_id.tolist()):
-            whole = scores.new_ones(1, int(content[row].sum()))
+            whole = scores.new_ones(1, int(text[row].sum()))
             with seeded(draws.generator(number)):
-                words = self.of_text(explained.alone(row), whole)
-            scores[row, content[row]] = words.to(scores)
+                features = self.of_text(explained.alone(row), whole)
+            scores[row, text[row]] = features.to(scores)
         return scores
 
 

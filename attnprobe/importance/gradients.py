@@ -22,11 +22,11 @@ from attnprobe.importance.attribution import (
     Attribution,
     Explained,
     Perturbation,
-    per_word,
+    per_position,
     texts_at_once,
 )
 from attnprobe.importance.base import Importance, Note, Scores, Subject
-from attnprobe.models.base import Model, Unit
+from attnprobe.models.base import Model
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,17 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
     with a question the probability of the predicted class. Works where gradients are switched off,
     and touches neither the parameters nor their `.grad`.
 
-    Raises:
-        UserError: the model attends to larger units than words.
+    Of a model that attends to sentences it is the derivative by a factor on all words of a sentence
+    at once: |Σ word vector · ∂ŷ/∂word vector| over its words, as a word's is over its pieces. To
+    first order that is what the prediction loses where the sentence's vectors shrink to 0; a sum of
+    sizes would call a sentence important whose words cancel. Held fixed are the sentences' weights;
+    how the words of a sentence share its weight reacts.
 
     Note:
         The paper's code runs in train mode. For the hidden states it stores Σ_k ∂ŷ/∂h_tk with the
         attention held fixed, which is α_t times a number that does not depend on t, so that its
         rank correlation with the attention is 1 for every model; here it is gradient × state.
     """
-    if classifier.unit is not Unit.WORD:
-        raise UserError(
-            "gradients of words need a model that attends to words; this one attends to larger "
-            "units"
-        )
     with torch.enable_grad():
         scale, reacting = classifier.scaled(batch)
         fixed = classifier.under(batch, scale, reacting, reacting.attention.detach())
@@ -94,7 +92,7 @@ def gradients_at(
         outputs: of `Model.scaled` or `Model.under`, gradients enabled.
 
     Returns:
-        |input · ∂ŷ/∂input| of the words, and of the states.
+        |input · ∂ŷ/∂input| of the words (or sentences), and of the states.
     """
     probability = probabilities(outputs.logits, classifier.task)
     hidden = outputs.hidden
@@ -142,7 +140,7 @@ class Gradient(Importance):
     name = "gradient"
     title = "gradient"
     colour = "#882255"
-    shares = of_words = True
+    shares = True
     which: ClassVar[str] = "embedding"
 
     def scores(self, subject: Subject) -> Scores:
@@ -173,7 +171,7 @@ class GradientInput(Attribution):
     def scores(self, subject: Subject) -> Scores:
         """Signed, 0 outside content."""
         attributions = subject.cached(self.explained).attribute(InputXGradient)
-        return per_word(attributions.sum(-1).double(), subject)
+        return per_position(attributions.sum(-1).double(), subject)
 
 
 class AttentionGradient(Importance):
@@ -219,7 +217,7 @@ class Saliency(Attribution):
     def scores(self, subject: Subject) -> Scores:
         """0 or more, 0 outside content."""
         gradient = subject.cached(self.explained).attribute(CaptumSaliency, abs=False)
-        return per_word(gradient.double().square().sum(-1), subject).sqrt()
+        return per_position(gradient.double().square().sum(-1), subject).sqrt()
 
 
 class GradCam(Attribution):
@@ -232,7 +230,7 @@ class GradCam(Attribution):
     title = "Grad-CAM"
     colour = "#EE8866"
     shares = True
-    signed = of_words = False
+    signed = False
 
     def scores(self, subject: Subject) -> Scores:
         """0 or more, 0 outside content."""
@@ -273,8 +271,7 @@ class SmoothGrad(Perturbation):
             stdevs=spread,
             nt_samples=self.samples,
         )
-        words = explained.model.per_position(explained.batch, attributions.sum(-1))
-        return words[0, explained.batch.content[0]]
+        return explained.per_feature(attributions.sum(-1))
 
 
 def along(
@@ -406,7 +403,7 @@ class IntegratedGradients(Attribution):
 
             scores.index_add_(0, text[~halve], integrals[~halve])
             if not halve.any():
-                return per_word(scores, subject)
+                return per_position(scores, subject)
             stretches = stretches.halved(explained, halve)
 
     def _integrals(
@@ -462,7 +459,7 @@ class DeepLift(Attribution):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Setting forward, backward hooks and attributes")
             attributions = explained.attribute(lambda _: CaptumDeepLift(hooked), explained.baseline)
-        scores = per_word(attributions.sum(-1).double(), subject)
+        scores = per_position(attributions.sum(-1).double(), subject)
         miss = (scores.sum(-1) - total).abs()
         adds_up = miss <= self.gap * total.abs().clamp(min=1)
         if not adds_up.any():
@@ -476,7 +473,7 @@ class DeepLift(Attribution):
 
     def notes(self, subject: Subject) -> Iterator[Note]:
         """In how many texts the scores do not add up."""
-        undefined = (subject.cached(self.scores).isnan() & subject.batch.content).any(-1)
+        undefined = (subject.cached(self.scores).isnan() & subject.outputs.text).any(-1)
         yield Note(f"texts_not_adding_up_{self.name}", float(undefined.sum()), add)
 
 
@@ -507,5 +504,4 @@ class GradientShap(Perturbation):
         attributions = explained.attribute(
             CaptumGradientShap, explained.baseline, stdevs=spread, n_samples=self.samples
         )
-        words = explained.model.per_position(explained.batch, attributions.sum(-1))
-        return words[0, explained.batch.content[0]]
+        return explained.per_feature(attributions.sum(-1))

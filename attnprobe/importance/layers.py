@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.importance.attribution import Attribution, per_word
+from attnprobe.importance.attribution import Attribution, per_position
 from attnprobe.importance.base import Importance, Scores, Subject
 from attnprobe.measures import normalised
 from attnprobe.models.base import Layers
@@ -106,7 +106,7 @@ class Rollout(Importance):
         else:  # the mean state does
             mask = layers.mask.unsqueeze(-1).to(rollout.dtype)
             deciding = (rollout * mask).sum(1) / mask.sum(1)
-        return per_word(deciding.double(), subject)
+        return per_position(deciding.double(), subject)
 
 
 class Moved(Rollout):
@@ -250,7 +250,7 @@ class DecompX(Attribution):
 
     def scores(self, subject: Subject) -> Scores:
         """Signed, in units of the logit."""
-        return per_word(subject.cached(self.parts), subject)
+        return per_position(subject.cached(self.parts), subject)
 
     def total(self, subject: Subject) -> Float[Tensor, "batch"]:
         """The logit (or the difference of two) without what special tokens give to it."""

@@ -42,7 +42,7 @@ def removals_under(
     """
     whole = readout.predict(attentions)
     distances = torch.full_like(attentions, torch.nan)
-    example, removed = removable(batch)
+    example, removed = removable(batch.content)
     if not len(example):  # a batch of one-word texts
         return distances
     size = max(1, chunk // batch.ids.shape[1])

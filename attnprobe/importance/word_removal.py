@@ -55,12 +55,19 @@ def refuse_mask(
         )
 
 
-def removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
-    """Example and position of every content token that is not its text's only one."""
-    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(
-        as_tuple=True
-    )
+def removable(text: Bool[Tensor, "batch seq"]) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
+    """Example and place of every position of the texts that is not its text's only one."""
+    example, removed = (text & (text.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
     return example, removed
+
+
+def words_at(
+    model: Model, batch: Batch, positions: Bool[Tensor, "*samples batch seq"]
+) -> Bool[Tensor, "*samples batch tokens"]:
+    """The words of these positions of the attention: each a word, or a sentence of several."""
+    position = model.position_of(batch)
+    chosen = positions.gather(-1, position.clamp(min=0).expand(*positions.shape[:-1], -1))
+    return chosen & (position >= 0)
 
 
 def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
@@ -103,31 +110,33 @@ def keys_of(
 
 
 def predictions_keeping(
-    subject: Subject, keep: Bool[Tensor, "*samples batch tokens"], operator: str
+    subject: Subject, keep: Bool[Tensor, "*samples batch seq"], operator: str
 ) -> Float[Tensor, "*samples batch classes"]:
-    """Predict the texts with some of their words gone.
+    """Predict the texts with some of their words, or of their sentences, gone.
 
     Args:
         subject: the model and the batch.
-        keep: words that stay; markers and padding stay anyway.
+        keep: the positions that stay; markers and padding stay anyway.
         operator: how the others go, one of the `OPERATORS`.
 
     Returns:
-        Class probabilities in float64. NaN where no word is left and the operator needs one
+        Class probabilities in float64. NaN where no position is left and the operator needs one
         (`delete`, `attention`), and where the word that is asked about would be deleted.
     """
     batch = subject.batch
     needs_word = operator in ("delete", "attention")
-    undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_word
+    text = subject.outputs.text
+    undefined = ~(keep & text).any(-1, keepdim=True) & needs_word
     if operator == "delete" and batch.asked is not None:  # the word whose class is asked for
         undefined = undefined | (~keep & (batch.asked != 0)).any(-1, keepdim=True)
-    gone = batch.content & ~keep & ~undefined
+    gone = text & ~keep & ~undefined
     with torch.no_grad():
         if operator == "attention":
             attention = subject.readout.attention.masked_fill(gone, 0)
             predicted = subject.readout.predict(attention / attention.sum(-1, keepdim=True))
         else:
-            predicted = _read_without(subject, gone, operator)
+            words = words_at(subject.classifier, batch, gone)
+            predicted = _read_without(subject, words, operator)
     return torch.where(undefined, torch.nan, predicted.double())
 
 

@@ -207,10 +207,24 @@ class Model(nn.Module, metaclass=Checked):
         batch: Batch,
         values: Float[Tensor, "batch parts"],
     ) -> Float[Tensor, "batch seq"]:
-        """Sum numbers of the parts that `inputs` has, words or pieces of words, for each word."""
-        if batch.piece_word is None:
+        """Sum numbers of the parts that `inputs` has for each position of the attention.
+
+        Parts are words, or pieces of words; a position is a word, or a sentence.
+        """
+        if batch.piece_word is not None:
+            values = torch.einsum("bp,bps->bs", values, membership(batch).to(values.dtype))
+        if self.unit is Unit.WORD:
             return values
-        return torch.einsum("bp,bps->bs", values, membership(batch).to(values.dtype))
+        position = self.position_of(batch)
+        sums = values.new_zeros(len(batch), int(position.max()) + 2)
+        # what is in no sentence (−1) has a column of its own, which is left out
+        return sums.scatter_add(1, position + 1, values)[:, 1:]
+
+    def position_of_part(self, batch: Batch) -> Int[Tensor, "batch parts"]:
+        """The position of its attention that each part of `inputs` belongs to, −1 for none."""
+        word = self.word_of(batch)
+        position = self.position_of(batch).gather(1, word.clamp(min=0))
+        return torch.where(word >= 0, position, -1)
 
     def word_of(self, batch: Batch) -> Int[Tensor, "batch parts"]:
         """The position of the word that each part of `inputs` belongs to, −1 for none."""

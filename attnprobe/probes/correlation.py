@@ -28,6 +28,7 @@ from attnprobe.evidence.evidence import as_truth, mean_of
 from attnprobe.evidence.statistics import discovered
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.baselines import is_function_word
+from attnprobe.models.base import Unit
 from attnprobe.plots.grid import around, class_handles, counted, from_zero, grid, title
 from attnprobe.plots.style import CLASS_COLOURS, FAINT, INK, density
 from attnprobe.probes.base import (
@@ -96,7 +97,6 @@ class Correlation(RankingProbe):
 
     name = "correlation"
     metrics = METRICS
-    of_words = True
     published = ("attention", "gradient", "gradient_through_attention", "leave_one_out")
     top: Annotated[int, Ge(2)] = 5
     function_words: Sequence[str] | None = None
@@ -171,8 +171,8 @@ class Correlation(RankingProbe):
         }
 
     def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:
-        """The content that is no function word; None where the vocabulary is not known."""
-        if subject.words is None:
+        """The content that is no function word; None where there are no words, or unknown ones."""
+        if subject.words is None or subject.classifier.unit is not Unit.WORD:
             return None
         listed = None if self.function_words is None else tuple(self.function_words)
         excluded = is_function_word(tuple(subject.words), listed).to(subject.batch.ids.device)

@@ -109,7 +109,8 @@ METRICS = (
 class Faithfulness(RankingProbe):
     """Remove the most important words, or all others, and follow the predicted class's p.
 
-    p is the predicted class's probability. Each importance is tested with each operator
+    p is the predicted class's probability. Words are those that the attention is looked at over, or
+    sentences. Each importance is tested with each operator
     (`attnprobe.importance.word_removal.OPERATORS`). Of a signed importance the highest scores are
     those that speak for the decision. A share is rounded up to whole words. NaN where an importance
     is undefined, and where no word would be left.
@@ -125,7 +126,6 @@ class Faithfulness(RankingProbe):
 
     name = "faithfulness"
     metrics = METRICS
-    of_words = True
     one_decision = True
     published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")
     operators: Annotated[Sequence[Literal[tuple(word_removal.OPERATORS)]], MinLen(1)] = (
@@ -200,12 +200,12 @@ class Curves:
 
 def curves_of(
     subject: Subject,
-    scores: Float[Tensor, "batch tokens"],
+    scores: Float[Tensor, "batch seq"],
     operator: str,
     shares: Float[Tensor, "shares"],
 ) -> Curves:
     """The curves of one importance's scores when words go by one operator."""
-    content = subject.batch.content
+    content = subject.outputs.text
     undefined = undefined_in(scores, content)
     ranked = scores.nan_to_num(nan=0)
     top = torch.stack([word_removal.top_words(ranked, content, share) for share in shares.tolist()])

@@ -49,7 +49,6 @@ class Gradient(Probe):
 
     name = "gradient"
     metrics = METRICS
-    of_words = True
 
     @property
     def uses(self) -> Sequence[str]:

@@ -31,13 +31,13 @@ METRICS = (
 class LeaveOneOut(Probe):
     """How far the prediction moves when a token is taken out and the text is encoded again (TVD).
 
-    In a text of one word nothing is left without it: undefined (NaN). The settings are those of the
+    Where the attention is looked at over sentences, a whole sentence is taken out. In a text of one
+    word (or sentence) nothing is left without it: undefined (NaN). The settings are those of the
     importance, `importance.leave_one_out`.
     """
 
     name = "leave_one_out"
     metrics = METRICS
-    of_words = True
 
     @property
     def uses(self) -> Sequence[str]:

@@ -230,9 +230,9 @@ def several_labels(folder, *overrides):
             "=accuracy is not measured .* set .*selection_metric=exact_match",
         ),
         (
-            partial(small_run, probes="[permutation,leave_one_out]"),
+            partial(small_run, probes="[permutation,agreement]"),
             ["model=hanrnn", "data.sentences=rule"],
-            "probe leave_one_out is about single words",
+            "probe agreement is about single words",
         ),
     ],
 )

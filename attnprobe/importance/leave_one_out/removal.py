@@ -16,12 +16,18 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.core.clock import CLOCK
-from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Dropout
 from attnprobe.data.batching import short_enough
 from attnprobe.importance.base import Importance, Note, Scores, Subject
 from attnprobe.importance.leave_one_out.recombine import Recombination, Removed, short_cut
-from attnprobe.importance.word_removal import KnownTexts, keys_of, known_texts, removable
+from attnprobe.importance.word_removal import (
+    KnownTexts,
+    deleted,
+    keys_of,
+    known_texts,
+    removable,
+    words_at,
+)
 from attnprobe.models.base import Model, Unit
 
 TOLERANCE = 1e-6
@@ -86,10 +92,12 @@ def leave_one_out(
 ) -> Removals:
     """Remove each content token in turn, encode what is left, attend and decode again.
 
-    Markers and question stay. Where the model has a short cut (`short_cut`) only what changes is
+    Of a model that attends to sentences each sentence with all its words. Markers and question
+    stay. Where the model has a short cut (`short_cut`) only what changes is
     computed. A sample of the removals is then encoded in full. If a distance is off by more than
     `LIMIT` the batch is measured again with tolerance 0, and if that does not help by encoding
-    every shortened text. Without a short cut every shortened text is encoded.
+    every shortened text. Without a short cut every shortened text is encoded; there is none for
+    sentences.
 
     Args:
         classifier: in eval mode; is left as it is.
@@ -102,19 +110,12 @@ def leave_one_out(
         shortcut: False encodes every shortened text.
         known: gets what is predicted of each text that was encoded from the start.
 
-    Raises:
-        UserError: the model attends to larger units than words.
-
     Note:
         Jain & Wallace take |ŷ − ŷ₋ₜ| of one output in train mode; for two classes this is the total
         variation distance.
     """
-    if classifier.unit is not Unit.WORD:
-        raise UserError(
-            "leave-one-out removes single tokens, and this model attends to larger units: leave it "
-            "out"
-        )
     rejected = None
+    shortcut = shortcut and classifier.unit is Unit.WORD
     with torch.no_grad():
         for way in _ways(classifier, tolerance if shortcut else None):
             measured = _measure(classifier, batch, outputs, way, chunk, known)
@@ -129,8 +130,8 @@ def leave_one_out(
             if rejected is None:
                 rejected = error
 
-    single = batch.content.sum(1, keepdim=True) <= 1
-    last = _last_of_equals(batch)
+    single = outputs.text.sum(1, keepdim=True) <= 1
+    last = _last_of_equals(classifier, batch, outputs)
     distance = measured.distance.masked_fill(single, torch.nan).gather(1, last)
     flips = measured.flips.masked_fill(single, torch.nan).gather(1, last)
     return Removals(distance, flips, sampled, error, rejected, reencoded=way is None)
@@ -154,9 +155,9 @@ def _measure(
     chunk: int,
     known: KnownTexts | None,
 ) -> Measured:
-    content = batch.content
+    text = outputs.text
     original = probabilities(outputs.logits.detach().double(), classifier.task)
-    distance = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
+    distance = torch.full(text.shape, torch.nan, dtype=torch.float64, device=text.device)
     flips = distance.clone()
     skipped = torch.zeros_like(distance)
     for example, removed, logits, difference in _without_each(
@@ -165,7 +166,8 @@ def _measure(
         reduced = probabilities(logits.double(), classifier.task)
         whole = original[example]
         if known is not None and way is None:
-            gone = F.one_hot(removed, content.shape[1]).bool()
+            position = F.one_hot(removed, text.shape[1]).bool()
+            gone = words_at(classifier, batch.rows(example), position)
             operator = "mask" if classifier.removal == "mask" else "delete"
             keys = keys_of(example, gone, operator)
             known.update(zip(keys, reduced, strict=True))
@@ -186,12 +188,12 @@ def _decision(probability: Float[Tensor, "texts classes"], task: Task) -> Tensor
 def _without_each(
     classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int
 ) -> Iterator[Removed]:
-    """Remove every content token once.
+    """Remove every content token, or every sentence, once.
 
     But for a text's only one where texts are encoded: nothing would be left.
     """
     if way is None:
-        yield from reencoded(classifier, batch, *removable(batch), chunk)
+        yield from reencoded(classifier, batch, *removable(outputs.text), chunk)
         return
     for group in short_enough(batch.content.sum(1).cpu().numpy() - 2, most=chunk):
         rows = torch.tensor(group, device=batch.content.device)
@@ -207,13 +209,13 @@ def reencoded(
     removed: Int[Tensor, "texts"],
     chunk: int,
 ) -> Iterator[Removed]:
-    """Encode texts, each without one token: leave-one-out by definition.
+    """Encode texts, each without one token or one sentence: leave-one-out by definition.
 
     Args:
         classifier: in eval mode.
         batch: whole texts.
         example: rows of the batch, one for each shortened text.
-        removed: the position of its removed token.
+        removed: the position of its removed token, or the number of its removed sentence.
         chunk: positions at a time, about.
     """
     lengths = batch.lengths[example].cpu().numpy()
@@ -221,9 +223,23 @@ def reencoded(
     for group in CLOCK.track(groups, "words removed", "batches"):
         rows = example[group]
         places = removed[group]
-        text = classifier.without(batch, rows, places)
+        text = _without(classifier, batch, rows, places)
         logits = classifier(text.cut(int(text.mask.sum(1).max()))).logits
         yield Removed(rows, places, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
+
+
+def _without(
+    classifier: Model,
+    batch: Batch,
+    example: Int[Tensor, "texts"],
+    removed: Int[Tensor, "texts"],
+) -> Batch:
+    """The texts of `example`, each without its token, or its sentence, at `removed`."""
+    if classifier.unit is Unit.WORD:
+        return classifier.without(batch, example, removed)
+    texts = batch.rows(example)
+    gone = classifier.position_of(texts) == removed.unsqueeze(1)
+    return classifier.reread(deleted(texts, gone))
 
 
 def _check(
@@ -240,7 +256,7 @@ def _check(
         How many were compared, and the largest difference of two distances: 1, the largest there
         can be, where either is not a number.
     """
-    example, removed = removable(batch)
+    example, removed = removable(outputs.text)
     if not len(example):
         return 0, 0.0
     half = sample // 2
@@ -260,20 +276,33 @@ def _check(
     return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())
 
 
-def _last_of_equals(batch: Batch) -> Int[Tensor, "batch seq"]:
-    """For each position the last of the equal tokens beside it.
+def _last_of_equals(classifier: Model, batch: Batch, outputs: Outputs) -> Int[Tensor, "batch seq"]:
+    """For each position the last of the equal tokens, or sentences, beside it.
 
     Without one or another of these the text is the same, and a rounding error must not rank them.
     """
+    text = outputs.text
     rows = []
-    for words in _words(batch):
-        rows.append([word == following for word, following in pairwise(words)])
-    equal = torch.tensor(rows, dtype=torch.bool)
-    equal = equal.to(batch.ids.device) & batch.content[:, :-1] & batch.content[:, 1:]
-    place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+    for positions in _positions(classifier, batch, text.shape[1]):
+        rows.append([position == following for position, following in pairwise(positions)])
+    equal = torch.tensor(rows, dtype=torch.bool).view(len(text), -1)
+    equal = equal.to(text.device) & text[:, :-1] & text[:, 1:]
+    place = torch.arange(text.shape[1], device=text.device)
     # the nearest position, from here on, that the next one does not equal
     ends = torch.where(F.pad(equal, (0, 1)), len(place), place)
     return ends.flip(1).cummin(1).values.flip(1)
+
+
+def _positions(classifier: Model, batch: Batch, width: int) -> list[list[list[Any]]]:
+    """The words at each of `width` positions of every text: one, or those of a sentence."""
+    texts = []
+    for words, places in zip(_words(batch), classifier.position_of(batch).tolist(), strict=True):
+        positions: list[list[Any]] = [[] for _ in range(width)]
+        for word, place in zip(words, places, strict=True):
+            if place >= 0:
+                positions[place].append(word)
+        texts.append(positions)
+    return texts
 
 
 def _words(batch: Batch) -> list[list[Any]]:
@@ -297,7 +326,8 @@ def _words(batch: Batch) -> list[list[Any]]:
 class LeaveOneOut(Importance):
     """Total variation distance, 0 to 1, between the predictions without the token and with it.
 
-    The text is encoded again. NaN in a text of one word: nothing is left without it.
+    The text is encoded again. Of a model that attends to sentences it is a whole sentence that
+    goes. NaN in a text of one word, or of one sentence: nothing is left without it.
 
     Attributes:
         tolerance: an LSTM's state of a shortened text that is this close to the unchanged text's is
@@ -309,7 +339,6 @@ class LeaveOneOut(Importance):
     name = "leave_one_out"
     title = "leave-one-out"
     colour = "#332288"
-    of_words = True
     tolerance: Dropout = TOLERANCE
     chunk: Count = CHUNK
 

@@ -1,0 +1,218 @@
+"""Deletions and gradients where the attention is looked at over sentences."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from attnprobe.core.batch import probabilities
+from attnprobe.core.randomness import Draws
+from attnprobe.importance.base import Subject
+from attnprobe.importance.gradients import gradients
+from attnprobe.importance.leave_one_out import leave_one_out
+from attnprobe.importance.word_removal import predictions_keeping
+from attnprobe.models.base import Unit
+from attnprobe.models.encoders import AverageEncoder
+from attnprobe.probes.correlation import Correlation
+from tests.models.test_hierarchical import SENTENCES, han, with_sentences
+from tests.toys import predict, toy_batch, toy_classifier, toy_readout
+
+ENCODERS = ["lstm", "cnn", "average", "transformer"]
+EVEN_LENGTHS = [[2, 3, 1, 4]]
+
+
+def gathering(encoder="lstm"):
+    """A classifier over words, whose attention is looked at over sentences."""
+    return toy_classifier(encoder, spread=4.0, classes=3, unit=Unit.SENTENCE).double()
+
+
+def without_attention():
+    """A classifier of even attention whose words have no context: its logits are the mean over the
+    words of what each one says."""
+    classifier = toy_classifier(
+        partial(AverageEncoder, hidden_size=12), classes=3, unit=Unit.SENTENCE
+    ).double()
+    with torch.no_grad():
+        classifier.attention.score.weight.zero_()
+    return classifier
+
+
+def subject_of(classifier, batch):
+    return Subject(classifier, batch, *toy_readout(classifier, batch))
+
+
+def probability_of_words(classifier, batch, row, keep):
+    """The prediction of one text's words at `keep`, as a text of its own with its sentences."""
+    words = batch.ids[row, keep].tolist()
+    single = toy_batch([len(words)])
+    ids = torch.tensor([[2, *words, 3]])
+    sentence = torch.tensor([[-1, *batch.sentence[row, keep].tolist(), -1]])
+    return predict(classifier, replace(single, ids=ids, sentence=sentence))[0]
+
+
+@pytest.mark.parametrize("classifier", [*map(gathering, ENCODERS), han("rnn").double()])
+def test_leave_one_out_is_a_loop_over_texts_without_a_sentence(classifier):
+    batch = with_sentences(padding=3)
+    outputs, readout = toy_readout(classifier, batch)
+    removals = leave_one_out(classifier, batch, outputs)
+    assert removals.distance.shape == outputs.content.shape
+    for row, text in enumerate(SENTENCES):
+        whole = readout.prediction()[row]
+        for place in range(len(text)):
+            keep = batch.content[row] & (batch.sentence[row] != place)
+            if not keep.any():
+                assert removals.distance[row, place].isnan()
+                continue
+            shortened = probability_of_words(classifier, batch, row, keep)
+            distance = (shortened - whole).abs().sum() / 2
+            assert_close(removals.distance[row, place], distance, atol=1e-9, rtol=0)
+            assert bool(removals.flips[row, place]) == bool(shortened.argmax() != whole.argmax())
+        assert removals.distance[row, len(text) :].isnan().all()
+    assert removals.distance.nan_to_num().max() > 1e-3
+
+
+def test_without_context_and_under_even_weights_a_deletion_is_a_mean_over_the_other_words():
+    classifier = without_attention()
+    batch = with_sentences(EVEN_LENGTHS)
+    outputs, readout = toy_readout(classifier, batch)
+    words, _ = classifier.decoder.position_logits(
+        classifier.encoder.states(classifier.inputs(batch), batch)[0], None, None
+    )
+    distance = leave_one_out(classifier, batch, outputs).distance[0]
+    for place in range(len(EVEN_LENGTHS[0])):
+        others = batch.content[0] & (batch.sentence[0] != place)
+        expected = words[0, others].mean(0).softmax(-1)
+        assert_close(distance[place], (expected - readout.prediction()[0]).abs().sum() / 2)
+
+
+def test_where_all_words_are_the_same_no_deletion_does_anything_and_gradients_are_lengths():
+    classifier = without_attention()
+    batch = with_sentences(EVEN_LENGTHS)
+    batch = replace(batch, ids=torch.where(batch.content, 7, batch.ids))
+    outputs, _ = toy_readout(classifier, batch)
+    distance = leave_one_out(classifier, batch, outputs).distance[0]
+    assert_close(distance, torch.zeros_like(distance), atol=1e-12, rtol=0)
+    scores = gradients(classifier, batch).embedding[0]
+    assert_close(scores / scores.sum(), torch.tensor([0.2, 0.3, 0.1, 0.4], dtype=torch.float64))
+
+
+def test_equal_neighbours_have_one_number():
+    classifier = gathering()
+    batch = with_sentences([[2, 2, 3]])
+    ids = batch.ids.clone()
+    ids[0, 3:5] = ids[0, 1:3]
+    batch = replace(batch, ids=ids)
+    outputs, _ = toy_readout(classifier, batch)
+    distance = leave_one_out(classifier, batch, outputs).distance[0]
+    assert distance[0] == distance[1]
+    assert distance[0] != distance[2]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("held", [True, False])
+def test_gradients_are_finite_differences_of_a_factor_on_the_words_of_a_sentence(encoder, held):
+    classifier = gathering(encoder)
+    batch = with_sentences(padding=2)
+    outputs, _ = toy_readout(classifier, batch)
+    kinds = gradients(classifier, batch)
+    scores = kinds.embedding if held else kinds.embedding_through_attention
+    attention = outputs.attention if held else None
+    vectors = classifier.inputs(batch).detach()
+    small = 1e-6
+    assert scores.shape == outputs.content.shape
+    for row, place in ((0, 0), (0, 2), (1, 0), (2, 2), (3, 0)):
+        sides = []
+        for sign in (1, -1):
+            scaled = vectors.clone()
+            scaled[row, batch.sentence[row] == place] *= 1 + sign * small
+            with torch.no_grad():
+                logits = classifier.outputs_from(batch, scaled, attention).logits
+            sides.append(probabilities(logits, classifier.task)[row])
+        expected = ((sides[0] - sides[1]) / (2 * small)).abs().sum()
+        assert_close(scores[row, place], expected, atol=1e-9, rtol=1e-5)
+    assert (scores[~outputs.content] == 0).all()
+
+
+def test_words_that_cancel_within_a_sentence_give_it_no_gradient():
+    classifier = without_attention()
+    batch = with_sentences([[2, 2]])
+    # two words whose states are opposite: the average encoder's bias is switched off
+    with torch.no_grad():
+        for name, parameter in classifier.encoder.named_parameters():
+            if "bias" in name:
+                parameter.zero_()
+        classifier.embedding.weight[8] = -classifier.embedding.weight[9]
+    ids = batch.ids.clone()
+    ids[0, 1:5] = torch.tensor([8, 9, 9, 9])
+    batch = replace(batch, ids=ids)
+    scores = gradients(classifier, batch).embedding[0]
+    words = gradients(toy_over_words(classifier), batch).embedding[0, 1:5]
+    assert_close(scores[0], torch.zeros_like(scores[0]), atol=1e-12, rtol=0)
+    assert scores[1] > 1e-3
+    assert (words > 1e-3).all()
+
+
+def toy_over_words(classifier):
+    """The same model, looked at over words."""
+    over_words = toy_classifier(partial(AverageEncoder, hidden_size=12), classes=3).double()
+    over_words.load_state_dict(classifier.state_dict())
+    return over_words
+
+
+@pytest.mark.parametrize("operator", ["delete", "zeros", "mean", "mask", "attention"])
+def test_what_is_kept_of_the_sentences_is_what_is_kept_of_their_words(operator):
+    batch = with_sentences(padding=2)
+    sentences = subject_of(gathering(), batch)
+    words = subject_of(toy_classifier(spread=4.0, classes=3).double(), batch)
+    generator = torch.Generator().manual_seed(3)
+    keep = torch.rand(5, *sentences.outputs.content.shape, generator=generator) < 0.5
+    keep_words = keep.gather(-1, batch.sentence.clamp(min=0).expand(5, -1, -1))
+    keep_words = keep_words & (batch.sentence >= 0)
+    expected = predictions_keeping(words, keep_words, operator)
+    predicted = predictions_keeping(sentences, keep, operator)
+    assert_close(predicted, expected, equal_nan=True)
+    assert predicted.isfinite().any()
+
+
+@pytest.mark.parametrize("name", ["occlusion", "shapley_sampling", "sufficient_subset"])
+def test_an_attribution_of_sentences_replaces_whole_ones(name):
+    subject = subject_of(gathering(), with_sentences(padding=1))
+    scores = subject.scores(name)
+    assert scores.shape == subject.outputs.content.shape
+    importance = subject.importance(name)
+    explained = importance.explained(subject)
+    if name == "occlusion":
+        for row, text in enumerate(SENTENCES):
+            whole = explained(explained.inputs)[row]
+            for place in range(len(text)):
+                inputs = explained.inputs.clone()
+                inputs[row, subject.batch.sentence[row] == place] = 0
+                assert_close(scores[row, place], whole - explained(inputs)[row])
+    if importance.complete:
+        assert_close(scores.sum(-1), importance.total(subject), atol=1e-6, rtol=0)
+
+
+def test_integrated_gradients_of_sentences_add_up_and_are_sums_over_their_words():
+    batch = with_sentences(padding=1)
+    sentences = subject_of(gathering(), batch)
+    words = subject_of(toy_classifier(spread=4.0, classes=3).double(), batch)
+    scores = sentences.scores("integrated_gradients")
+    of_words = words.scores("integrated_gradients")
+    for row, text in enumerate(SENTENCES):
+        for place in range(len(text)):
+            members = batch.sentence[row] == place
+            assert_close(scores[row, place], of_words[row, members].sum(), atol=1e-9, rtol=1e-6)
+
+
+def test_attention_of_sentences_is_correlated_with_their_gradients_and_deletions():
+    subject = subject_of(gathering(), with_sentences([[4, 1, 7, 2], [2, 3, 1], [2, 2, 9, 1, 1]]))
+    results = {
+        result.metric: result.value
+        for result in Correlation().measure(subject, Draws(0, "correlation"))
+        if hasattr(result, "metric")
+    }
+    assert "tau_words_attention_gradient" not in results
+    for other in ("gradient", "gradient_through_attention", "leave_one_out"):
+        assert results[f"tau_attention_{other}"].isfinite().all()
