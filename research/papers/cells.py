@@ -28,6 +28,11 @@ NO_DATA = {
     "yelp": "not at hand",
 }
 """Data set of a paper → why no run here has it."""
+PAPERS_LOSS = "balanced_positive"
+"""Jain & Wallace's weights of two classes in the loss."""
+UNTOLD_SPREAD = 2
+"""Seeds with which an interval is so wide that it holds nearly any number: Student's quantile of
+one degree of freedom is 12.7, of two 4.3."""
 RANDOM = "random vectors"
 ALL_TEXTS = "all texts"
 
@@ -79,8 +84,9 @@ class Setup:
     def cause_in(self, other: "Setup") -> str:
         """The field in which another setup is nearer to the paper's, if it differs in nothing else.
 
-        The papers start from pretrained vectors, train for as many epochs as here or more, and on
-        the whole corpus: what is changed away from that explains no difference.
+        The papers start from pretrained vectors, train for as many epochs as here or more, on the
+        whole corpus, and weigh two classes in the loss: what is changed away from that explains no
+        difference.
 
         Returns:
             Empty where the other differs in several fields, in none, or away from the paper's.
@@ -93,7 +99,7 @@ class Setup:
             "vectors": self.vectors == RANDOM,
             "epochs": other.epochs > self.epochs,
             "texts": other.texts == ALL_TEXTS,
-            "loss": True,
+            "loss": other.loss == PAPERS_LOSS,
         }
         return name if is_nearer[name] else ""
 
@@ -139,6 +145,11 @@ class Measured:
     def has_interval(self) -> bool:
         """Whether the number has one."""
         return not np.isnan(self.number.low)
+
+    @property
+    def tells_spread(self) -> bool:
+        """Whether a number in its interval is worth counting."""
+        return self.has_interval and self.seeds != UNTOLD_SPREAD
 
     def holds(self, value: float) -> bool:
         """Whether a value is in the interval."""

@@ -16,6 +16,7 @@ from research.papers.cells import (
     NO_DATA,
     RANDOM,
     Cell,
+    Measured,
     Setup,
     cells_of,
     headings,
@@ -75,8 +76,12 @@ class Beside:
     """A published number and the measured one that it is compared with."""
 
     cell: Cell
-    value: float
-    beyond: bool | None
+    measured: Measured
+
+    @property
+    def value(self) -> float:
+        """The measured one."""
+        return self.measured.number.value
 
     @property
     def difference(self) -> float:
@@ -91,8 +96,7 @@ def beside(cells: Iterable[Cell], reference: Mapping[str, Setup]) -> list[Beside
         if cell.data in reference:
             measured = cell.in_setup(reference[cell.data])
             if measured is not None:
-                beyond = cell.beyond(measured.setup)
-                pairs.append(Beside(cell, measured.number.value, beyond))
+                pairs.append(Beside(cell, measured))
     return pairs
 
 
@@ -122,8 +126,9 @@ class Kind:
         median: of measured − published.
         least: the smallest of these.
         most: the largest.
-        intervals: how many cells have an interval.
+        intervals: how many cells have an interval that is not of two seeds.
         inside: in how many of them the published number is.
+        of_two_seeds: how many have an interval of two seeds, which holds nearly any number.
         same_order: of how many pairs of models the published order is ours.
         pairs: how many there are.
     """
@@ -134,6 +139,7 @@ class Kind:
     most: float
     intervals: int
     inside: int
+    of_two_seeds: int
     same_order: int
     pairs: int
 
@@ -141,15 +147,17 @@ class Kind:
     def of(cls, pairs: Sequence[Beside]) -> "Kind":
         """Count some numbers of one kind."""
         differences = np.array([pair.difference for pair in pairs])
-        decided = [pair for pair in pairs if pair.beyond is not None]
+        with_interval = [pair for pair in pairs if pair.measured.has_interval]
+        counted = [pair for pair in with_interval if pair.measured.tells_spread]
         same, comparable = same_order(pairs)
         return cls(
             count=len(pairs),
             median=float(np.median(differences)),
             least=float(differences.min()),
             most=float(differences.max()),
-            intervals=len(decided),
-            inside=sum(not pair.beyond for pair in decided),
+            intervals=len(counted),
+            inside=sum(pair.measured.holds(pair.cell.published) for pair in counted),
+            of_two_seeds=len(with_interval) - len(counted),
             same_order=same,
             pairs=comparable,
         )
@@ -158,6 +166,8 @@ class Kind:
         parts = [f"{signed(self.median)} in the median of {self.count}"]
         if self.intervals:
             parts.append(f"the published value lies in {self.inside} of {self.intervals} intervals")
+        if self.of_two_seeds:
+            parts.append(f"{self.of_two_seeds} are of two seeds, and would hold nearly any value")
         if self.pairs:
             parts.append(
                 f"two models are in the published order in {self.same_order} of {self.pairs} pairs"
@@ -174,6 +184,8 @@ def kinds_table(pairs: Sequence[Beside]) -> pd.DataFrame:
             continue
         kind = Kind.of(of_kind)
         inside = f"{kind.inside} of {kind.intervals}" if kind.intervals else "no interval"
+        if kind.of_two_seeds:
+            inside += f"; {kind.of_two_seeds} of two seeds"
         rows.append(
             {
                 "number": name,

@@ -6,7 +6,7 @@ from sklearn import metrics
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.published import NUMBERS
-from attnprobe.evidence.statistics import Interval
+from attnprobe.evidence.statistics import Interval, student
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.judgement import Judgement
 from attnprobe.readings.registry import readings
@@ -186,7 +186,9 @@ def test_setups_that_differ_in_two_things_test_neither():
         (Setup(epochs=25), Setup(epochs=6), ""),
         (Setup(texts="at most train 100"), PLAIN, "texts"),
         (PLAIN, Setup(texts="at most train 100"), ""),
-        (PLAIN, Setup(loss="balanced"), "loss"),
+        (PLAIN, Setup(loss="balanced_positive"), "loss"),
+        (Setup(loss="balanced_positive"), PLAIN, ""),
+        (PLAIN, Setup(loss="inverse_frequency"), ""),
         (PLAIN, PLAIN, ""),
     ],
 )
@@ -234,10 +236,43 @@ def test_numbers_that_were_measured_both_ways_tell_how_far_a_change_moves_them()
 
 def test_models_are_in_the_published_order_where_the_larger_is_the_larger():
     pairs = [
-        page.Beside(invented_cell(published, model=model), value, None)
+        page.Beside(invented_cell(published, model=model), measured(PLAIN, value, np.nan))
         for model, published, value in [("a", 0.1, 0.4), ("b", 0.2, 0.5), ("c", 0.3, 0.45)]
     ]
     assert page.same_order(pairs) == (2, 3)
+
+
+def seen_in(seeds, distance, samples=400):
+    """Shares of the cells with a published number so far from the truth that are inside, and out.
+
+    Args:
+        seeds: of a cell; their accuracies spread by 0.01.
+        distance: of the published number from the mean over all seeds.
+        samples: cells.
+    """
+    draw = np.random.default_rng(seeds)
+    pairs = []
+    for _ in range(samples):
+        interval = student(draw.normal(0.8, 0.01, seeds))
+        pairs.append(page.Beside(invented_cell(0.8 + distance), Measured(PLAIN, seeds, interval)))
+    return page.Kind.of(pairs), np.mean([pair.measured.holds(0.8 + distance) for pair in pairs])
+
+
+def test_that_a_published_value_lies_in_an_interval_of_two_seeds_is_not_counted():
+    """Four spreads of a seed away it lies in most of them, and in few of three seeds."""
+    two, inside_two = seen_in(2, 0.04)
+    assert inside_two > 0.5
+    assert (two.intervals, two.inside, two.of_two_seeds) == (0, 0, 400)
+    assert "400 are of two seeds" in str(two)
+    three, inside_three = seen_in(3, 0.04)
+    assert inside_three < 0.3
+    assert (three.intervals, three.inside) == (400, round(400 * inside_three))
+
+
+def test_a_published_value_that_is_the_truth_lies_in_the_intervals_of_three_seeds():
+    same, inside = seen_in(3, 0.0)
+    assert inside >= 0.93
+    assert same.inside >= 0.93 * same.intervals
 
 
 def test_the_reference_has_no_vectors_even_where_more_runs_do():
