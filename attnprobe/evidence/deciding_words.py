@@ -426,11 +426,8 @@ def shares_of_labels(
         strength: as of `share_on_deciding_words`.
         clusters: with labels.
     """
-    assert clusters.label is not None
-    of_label = np.broadcast_to(clusters.label, excess.shape)
-    parts = shares_of_classes(
-        excess, room, strength, of_label, clusters=replace(clusters, label=None)
-    )
+    of_labels = Questions([excess, room, strength], clusters).by_label()
+    parts = shares_of_classes(*of_labels.columns, clusters=of_labels.clusters)
     return [ShareOfLabel(clusters.names[part.predicted_class], part) for part in parts]
 
 
@@ -497,6 +494,12 @@ class Questions:
             clusters = Clusters(text, label, names.tolist())
         return cls([column[order].to_numpy(np.float64) for column in columns], clusters)
 
+    def by_label(self) -> "Questions":
+        """The same with a column of the label's number; labels are parts then, and no clusters."""
+        assert self.clusters.label is not None
+        label = np.broadcast_to(self.clusters.label, self.columns[0].shape)
+        return Questions([*self.columns, label], replace(self.clusters, label=None))
+
 
 def _questions(table: pd.DataFrame, *metrics: str) -> Questions | None:
     """Some metrics by run and row; None where the table lacks one, or no text was examined."""
@@ -543,19 +546,42 @@ def _classes(table: pd.DataFrame) -> list[ShareOfClass]:
 
 
 def _lowest_of(parts: Sequence[ShareOfClass]) -> ShareOfClass | None:
-    """The class with the smallest share, of those with enough texts that words decide."""
+    """The part with the smallest share, of those with enough texts that words decide."""
     asked = [part for part in parts if part.is_asked]
     return min(asked, key=lambda part: part.share.value, default=None)
 
 
-def _share_of_part(part: ShareOfClass | None) -> Evidence | None:
-    """The share of a class, and which class it is of."""
-    return None if part is None else replace(part.share, part=f"class_{part.predicted_class}")
+def _smallest_share(questions: Questions, name: str = "class_{}") -> Evidence | None:
+    """The smallest share of the parts with enough texts that words decide.
+
+    All shares are above a threshold where the smallest of their lower ends is, however many they
+    are. But the smallest of several is low by chance, so that the upper end is the smallest of
+    upper ends that hold together (Bonferroni).
+
+    Args:
+        questions: `SHARE_METRICS`, or others of their kind, and the number of the part.
+        name: of a part, by its number.
+
+    Returns:
+        The share and the name of its part; None where no part has enough texts.
+    """
+    parts = shares_of_classes(*questions.columns, clusters=questions.clusters)
+    joint_parts = shares_of_classes(*questions.columns, clusters=questions.clusters, together=True)
+    lowest = _lowest_of(parts)
+    if lowest is None:
+        return None
+    return replace(
+        lowest.share,
+        low=min(part.share.low for part in parts if part.is_asked),
+        high=min(part.share.high for part in joint_parts if part.is_asked),
+        part=name.format(lowest.predicted_class),
+    )
 
 
 def _lowest_share(table: pd.DataFrame) -> Evidence | None:
     """The smallest share of a predicted class."""
-    return _share_of_part(_lowest_of(_classes(table)))
+    questions = _questions(table, *SHARE_METRICS, "predicted_class")
+    return None if questions is None else _smallest_share(questions)
 
 
 def _least_decided(table: pd.DataFrame) -> Evidence | None:
@@ -626,19 +652,19 @@ def _share_of_outputs(table: pd.DataFrame) -> Evidence | None:
 def _lowest_output(table: pd.DataFrame) -> Evidence | None:
     """The smallest share of a class, predicted or not."""
     outputs = _outputs(table)
-    if outputs is None:
-        return None
-    parts = shares_of_classes(*outputs.columns, clusters=outputs.clusters)
-    return _share_of_part(_lowest_of(parts))
+    return None if outputs is None else _smallest_share(outputs)
 
 
 def _lowest_label(table: pd.DataFrame) -> Evidence | None:
-    """The smallest share of a label, of those with enough rows that words decide."""
-    asked = [label for label in labels_in(table) if label.part.is_asked]
-    if not asked:
+    """The smallest share of a label."""
+    questions = _questions(table, *SHARE_METRICS)
+    if questions is None or questions.clusters.label is None:
         return None
-    lowest = min(asked, key=lambda label: label.part.share.value)
-    return replace(lowest.part.share, part=f"label {lowest.label}")
+    of_labels = questions.by_label()
+    lowest = _smallest_share(of_labels, "{}")
+    if lowest is None:
+        return None
+    return replace(lowest, part=f"label {questions.clusters.names[int(lowest.part)]}")
 
 
 # The claims.
