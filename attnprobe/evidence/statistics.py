@@ -511,8 +511,29 @@ def wilson_of_clusters(
         design_effect = max(1.0, variance / variance_if_independent)
     else:
         design_effect = rows / clusters
-    effective_rows = rows / design_effect
+    return _wilson_of_share(share, rows / design_effect)
 
+
+def wilson_of_whole_clusters(share: float, sizes: Int[np.ndarray, " clusters"]) -> Interval:
+    """Share of rows with Wilson's score interval, where nobody knows which rows are hits.
+
+    Rows count as if those of one cluster were all alike, which is the largest design effect that
+    there can be, Σ size² / Σ size (Kish 1965): the interval is too wide rather than too narrow.
+
+    NaN where there is no row.
+
+    Args:
+        share: of the rows, 0 to 1.
+        sizes: how many rows each cluster has.
+    """
+    rows = int(sizes.sum())
+    if rows == 0:
+        return Interval(np.nan, np.nan, np.nan)
+    return _wilson_of_share(share, rows**2 / int((sizes**2).sum()))
+
+
+def _wilson_of_share(share: float, effective_rows: float) -> Interval:
+    """Wilson's score interval for a share of so many independent rows, whole or not."""
     z = float(scipy.stats.norm.ppf(UPPER_TAIL))
     shrinkage = 1 + z**2 / effective_rows
     centre = (share + z**2 / (2 * effective_rows)) / shrinkage

@@ -1,14 +1,16 @@
 """The numbers that stand for each probe: computed here, once, and only shown elsewhere."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 
 from attnprobe.evidence.published import published
-from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.evidence.statistics import interval, wilson_of_whole_clusters
 from attnprobe.readings.reading import Headline, Reading
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
@@ -103,8 +105,9 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
         One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted
         class where the headline asks for it). `mean`, with its 95 % interval `low`, `high` over the
         `n` examples: bootstrap for means of per-example numbers, Wilson's for shares of the whole
-        split (accuracy), NaN for its other numbers (macro F1, areas). `difference` = mean −
-        published; NaN where nothing is published.
+        split (accuracy; several answers about one text count as if they were all right, or all
+        wrong), NaN for its other numbers (macro F1, areas). `difference` = mean − published; NaN
+        where nothing is published.
     """
     numbers = numbers_of(results)
     rows: list[HeadlineRow] = []
@@ -196,15 +199,30 @@ def _by_predicted_class(
 def _of_whole_split(run: pd.DataFrame, number: Headline, value: float) -> Mean:
     """A number of the whole split.
 
-    A share of a known count has Wilson's interval for the distinct texts.
+    A share of a known count has Wilson's interval for the distinct rows; several about one text
+    count as if they were all right or all wrong, as a table does not say which are.
     """
     counts = run.loc[run["metric"] == (number.proportion_of or "examples"), "value"]
-    repeats = run.attrs.get(REPEATS, {}).get(str(run["run_id"].iloc[0]), ())
+    run_id = str(run["run_id"].iloc[0])
+    repeats = run.attrs.get(REPEATS, {}).get(run_id, ())
     n = 0 if counts.empty else int(counts.iloc[0]) - len(repeats)
     if number.proportion_of is None or n <= 0 or np.isnan(value):
         return Mean(OVERALL, n, value)
-    _, low, high = wilson(value * n, n)
+    sizes = _rows_of_texts(n, run.attrs.get(ASKED, {}).get(run_id, {}))
+    _, low, high = wilson_of_whole_clusters(value, sizes)
     return Mean(OVERALL, n, value, low, high)
+
+
+def _rows_of_texts(rows: int, first_of_text: Mapping[int, int]) -> Int[np.ndarray, " texts"]:
+    """How many rows each text has.
+
+    Args:
+        rows: of all texts.
+        first_of_text: each row about the text of an earlier one → the first of these.
+    """
+    further = np.array(list(Counter(first_of_text.values()).values()), int)
+    asked_once = rows - len(further) - int(further.sum())
+    return np.concatenate([further + 1, np.ones(max(0, asked_once), int)])
 
 
 def _mean_of_questions(values: "pd.Series[float]", run: pd.DataFrame) -> "pd.Series[float]":

@@ -283,6 +283,30 @@ def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
     assert np.mean(holds_of_rows) < 0.9
 
 
+@pytest.mark.parametrize("hits", [0, 1, 7, 20, 39, 40])
+def test_a_share_of_clusters_of_one_row_is_wilsons(hits):
+    share = statistics.wilson_of_whole_clusters(hits / 40, np.ones(40, int))
+    assert share == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+    of_five = statistics.wilson_of_whole_clusters(hits / 40, np.full(40, 5))
+    assert of_five == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
+def test_an_interval_of_whole_clusters_holds_however_alike_their_rows_are(alike):
+    """80 texts of 1 to 11 answers, right with 70 %; a share of them answers as its text does."""
+    draw = np.random.default_rng(1)
+    sizes = np.arange(80) % 11 + 1
+    cluster = np.repeat(np.arange(80), sizes)
+    holds = []
+    for _ in range(600):
+        of_text = draw.random(80) < 0.7
+        of_row = draw.random(len(cluster)) < 0.7
+        is_hit = np.where(draw.random(len(cluster)) < alike, of_text[cluster], of_row)
+        share = statistics.wilson_of_whole_clusters(is_hit.mean(), sizes)
+        holds.append(share.low <= 0.7 <= share.high)
+    assert np.mean(holds) >= 0.93
+
+
 def test_twenty_answers_about_one_text_are_worth_one():
     """Wilson's interval of one row at a share of a half, by its formula."""
     share = statistics.wilson_of_clusters(np.arange(20) < 10, np.zeros(20, int))

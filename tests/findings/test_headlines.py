@@ -3,6 +3,7 @@ import pytest
 
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.findings.headlines import compare
+from attnprobe.results.pivot import ASKED
 from attnprobe.results.table import read_results
 
 
@@ -43,7 +44,21 @@ def test_a_number_that_no_paper_has_stands_alone(rows):
 
 def test_a_share_of_the_whole_split_has_wilsons_interval(rows):
     row = rows.loc["performance", "accuracy", "overall"]
-    assert (row["low"], row["high"]) == wilson(50 * row["mean"], 50)[1:]
+    assert (row["low"], row["high"]) == pytest.approx(wilson(50 * row["mean"], 50)[1:])
+
+
+def test_answers_about_one_text_count_as_if_all_were_right_or_all_wrong(results):
+    """Ten texts of five answers: a share of ten."""
+    (run_id,) = results["run_id"].unique()
+    results.attrs[ASKED] = {run_id: {row: row - row % 5 for row in range(50) if row % 5}}
+    row = compare(results).set_index(["probe", "metric", "group"]).loc["performance"]
+    accuracy = row.loc["accuracy", "overall"]
+    assert accuracy["n"] == 50
+    share = accuracy["mean"]
+    z = 1.959964
+    centre = (share + z**2 / 20) / (1 + z**2 / 10)
+    margin = z * np.sqrt(share * (1 - share) / 10 + z**2 / 400) / (1 + z**2 / 10)
+    assert (accuracy["low"], accuracy["high"]) == pytest.approx((centre - margin, centre + margin))
 
 
 def test_another_number_of_the_whole_split_has_no_interval(rows):

@@ -7,7 +7,7 @@ from scipy import stats
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.evidence.statistics import interval, wilson_of_whole_clusters
 from attnprobe.findings.headlines import compare
 from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_table
@@ -178,4 +178,5 @@ def test_repeated_texts_are_one_text_in_every_interval(tmp_path, questions, repe
     assert headlines["n"][["median_tvd", "accuracy"]].tolist() == [len(means), len(distinct)]
     assert headlines["mean"]["median_tvd"] == pytest.approx(np.mean(means))
     accuracy = headlines.loc["accuracy", ["low", "high"]]
-    assert tuple(accuracy) == wilson(0.6 * len(distinct), len(distinct))[1:]
+    sizes = np.array([len(numbers) for numbers in numbers_of_texts.values()])
+    assert tuple(accuracy) == wilson_of_whole_clusters(0.6, sizes)[1:]
