@@ -257,7 +257,10 @@ model and the probes need for a batch does not grow with the texts' length."""
 
 
 def short_enough(
-    lengths: Int[np.ndarray, " rows"], size: int | None = None, most: int = MOST_POSITIONS
+    lengths: Int[np.ndarray, " rows"],
+    size: int | None = None,
+    most: int = MOST_POSITIONS,
+    text_number: Int[np.ndarray, " rows"] | None = None,
 ) -> list[list[int]]:
     """Divide all rows into evaluation batches, shortest text first.
 
@@ -265,17 +268,20 @@ def short_enough(
         lengths: words of each text, without the markers.
         size: rows of a batch at most; None: any number.
         most: positions of a batch at most, markers and padding included. A single row may exceed
-            it.
+            it, and rows of a single text, which is encoded once for all of them.
+        text_number: of each row, where a text has several; None: each row is a text of its own.
 
     Returns:
         The rows of each batch; every row is in one batch.
     """
+    texts = np.arange(len(lengths)) if text_number is None else text_number
     order = np.argsort(lengths, kind="stable")
     batches: list[list[int]] = []
     batch: list[int] = []
     for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
         positions = (len(batch) + 1) * (length + 2)  # with this row, which is the longest so far
-        if batch and (len(batch) == size or positions > most):
+        is_one_text = bool(batch) and texts[batch[0]] == texts[row]
+        if batch and (len(batch) == size or (positions > most and not is_one_text)):
             batches.append(batch)
             batch = []
         batch.append(row)

@@ -310,9 +310,12 @@ class TextDataModule(metaclass=Hooked):
                 f"give its file, or set test_share and validation_share"
             )
         part = self.splits[split]
+        batches = sampler or short_enough(
+            part.words.lengths, self.settings.eval_batch_size, text_number=part.text_number
+        )
         return DataLoader(
             part,
-            sampler=sampler or short_enough(part.words.lengths, self.settings.eval_batch_size),
+            sampler=batches,
             batch_size=None,  # the sampler hands out lists of rows, and `part[rows]` is a batch
             num_workers=self.settings.num_workers,
             persistent_workers=self.settings.num_workers > 0,

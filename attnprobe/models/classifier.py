@@ -243,6 +243,10 @@ class AttentionClassifier(TrainedModel):
         hidden, content, word_attention = self.encoder.states(self.inputs(texts), texts)
         if len(texts) == len(batch):
             return hidden, content, word_attention
+        if len(texts) == 1:  # however many rows it has, its states are there once
+            if word_attention is not None:
+                word_attention = word_attention.expand(len(batch), -1)
+            return hidden.expand(len(batch), -1, -1), content.expand(len(batch), -1), word_attention
         if word_attention is not None:
             word_attention = word_attention[text]
         return hidden[text], content[text], word_attention

@@ -13,6 +13,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import ITEMS, JSD, TRUTH, TVD, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Count
 from attnprobe.data.batching import TextSplit
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.deciding_words import LEAST_EFFECT
@@ -71,13 +72,23 @@ class Labels(Probe):
 
     Everything else is exact, in either direction: which words speak for the label and against it
     (Shapley values), and the smallest set of words whose erasure turns the answer.
+
+    Attributes:
+        others: labels that each is compared with at most. Of more, so many are drawn: a text then
+            costs as much as it has labels, and not as it has pairs of them.
     """
 
     name = "labels"
     metrics = METRICS
+    others: Count = 32
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
     _texts: dict[int, "LabelsOfText"] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def peak_buffers(self) -> int:
+        """The attentions of other labels, and what is computed from them."""
+        return 4 * self.others
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         """Keep the test split, which has the other rows of a text.
@@ -105,7 +116,8 @@ class Labels(Probe):
         yield Measurement("has_label", subject.batch.labels == YES)
         yield Measurement("says_yes", says_yes)
 
-        others = OtherLabels.of(subject, self._labels_of_texts(subject, self._split))
+        texts = self._labels_of_texts(subject, self._split)
+        others = OtherLabels.of(subject, texts, self.others, draws)
         own = readout.attention.expand_as(others.attention)
         divergence = jensen_shannon(own, others.attention, readout.content)
         distance = readout.distance(readout.predict(others.attention), readout.prediction())
@@ -186,21 +198,34 @@ class OtherLabels:
     is_other: Bool[Tensor, "others batch"]
 
     @classmethod
-    def of(cls, subject: Subject, texts: Mapping[int, LabelsOfText]) -> "OtherLabels":
-        """Those of a batch, from all labels of its texts by the text's number.
+    def of(
+        cls, subject: Subject, texts: Mapping[int, LabelsOfText], limit: int, draws: Draws
+    ) -> "OtherLabels":
+        """Those of a batch.
 
         What a row is compared with does not depend on what else is in its batch.
+
+        Args:
+            subject: the batch.
+            texts: all labels of its texts, by the text's number.
+            limit: other labels of a row at most; of more, so many are drawn.
+            draws: of the probe.
         """
         batch = subject.batch
         assert batch.text_number is not None
-        most = max(len(text.attention) for text in texts.values()) - 1
+        most = min(limit, max(len(text.attention) for text in texts.values()) - 1)
         attention = subject.readout.attention.expand(most, -1, -1).clone()
         is_other = torch.zeros_like(attention[..., 0], dtype=torch.bool)
         for row, number in enumerate(batch.text_number.tolist()):
             text = texts[number]
-            others = text.attention[text.example_id != batch.example_id[row]]
-            count, width = others.shape
-            attention[:count, row, :width] = others.to(attention)
+            example_id = int(batch.example_id[row])
+            others = (text.example_id != example_id).nonzero().squeeze(-1)
+            if len(others) > limit:
+                order = torch.randperm(len(others), generator=draws.generator(example_id))
+                others = others[order[:limit].to(others.device)]
+            count = len(others)
+            width = text.attention.shape[1]
+            attention[:count, row, :width] = text.attention[others].to(attention)
             is_other[:count, row] = True
         return cls(attention, is_other)
 

@@ -104,7 +104,8 @@ def costs_of(case: Case) -> dict[str, Any]:
     torch.set_num_threads(1)
     split = split_of(case.words, case.labels)
     model = classifier(case.encoder).double()
-    batches = [split[rows] for rows in short_enough(split.words.lengths, ROWS)]
+    rows_of_batches = short_enough(split.words.lengths, ROWS, text_number=split.text_number)
+    batches = [split[rows] for rows in rows_of_batches]
     before = peak_memory()
     start = process_time()
     with torch.no_grad():

@@ -128,6 +128,15 @@ def test_long_texts_come_in_smaller_batches_that_hold_every_row_once():
     assert batches == [[6, 2, 0], [4, 3], [1], [5]]
 
 
+def test_rows_of_a_single_text_stay_together_however_long_it_is():
+    lengths = np.array([4000, 4000, 4000, 4000, 4000, 7000, 7000])
+    text = np.array([0, 0, 0, 0, 0, 1, 1])
+    batches = short_enough(lengths, size=4, most=10_000, text_number=text)
+    assert batches == [[0, 1, 2, 3], [4], [5, 6]]
+    alone = short_enough(lengths, size=4, most=10_000)
+    assert alone == [[0, 1], [2, 3], [4], [5], [6]]
+
+
 @pytest.mark.parametrize("length", [0, 1, 2])
 def test_short_texts_do_not_keep_the_order_of_the_file(length):
     batches = list(BucketSampler(np.full(40, length), 10, seed=0))

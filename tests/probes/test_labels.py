@@ -56,15 +56,44 @@ def model(attention=LabelAttention, seed=0):
     )
 
 
-def measured(classifier, split, rows=None):
+def measured(classifier, split, rows=None, **settings):
     """What the probe yields of some rows by metric, and their readout."""
     batch = split[list(range(len(split))) if rows is None else rows]
     outputs, readout = toy_readout(classifier, batch)
-    probe = Labels()
+    probe = Labels(**settings)
     probe.prepare({"test": split})
     subject = Subject(classifier, batch, outputs, readout)
     results = {result.metric: result for result in probe.examine(subject, Draws(0, "labels"))}
     return results, readout
+
+
+def test_of_many_other_labels_a_few_are_drawn_for_each_row_by_itself():
+    """The text that is asked for four has three others; two of them are the most that is read."""
+    split = split_of()
+    classifier = model()
+    whole, _ = measured(classifier, split)
+    every, _ = measured(classifier, split, others=3)
+    few, _ = measured(classifier, split, others=2)
+    alone, _ = measured(classifier, split, rows=[7], others=2)
+    name = "other_label_jsd"
+    assert torch.equal(whole[name].value.nan_to_num(), every[name].value.nan_to_num())
+    # texts of three labels or fewer have no more than two others
+    assert torch.equal(few[name].value[:6].nan_to_num(), whole[name].value[:6].nan_to_num())
+    assert alone[name].value[0] == pytest.approx(few[name].value[7])
+    pairs = pairs_of_the_last_text(classifier, split)
+    for row in range(4):
+        means = [sum(pair) / 2 for pair in itertools.combinations(pairs[row], 2)]
+        assert min(abs(float(few[name].value[6 + row]) - mean) for mean in means) < 1e-9
+
+
+def pairs_of_the_last_text(classifier, split):
+    """The JSD of each of its labels' attentions with those of the other three, by scipy."""
+    outputs, _ = toy_readout(classifier, split[[6, 7, 8, 9]])
+    attention = outputs.attention.numpy()
+    return [
+        [jensenshannon(attention[row], attention[other]) ** 2 for other in range(4) if other != row]
+        for row in range(4)
+    ]
 
 
 def test_other_labels_are_those_of_the_same_text_one_pair_at_a_time():

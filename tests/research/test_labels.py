@@ -87,13 +87,17 @@ def test_every_cost_of_a_text_is_measured():
     assert (costs["words"], costs["labels asked"], costs["batches"]) == (30, 3, 1)
 
 
-def test_the_rows_of_a_long_text_are_one_text_and_come_in_batches_of_limited_size():
+def test_the_rows_of_a_long_text_are_one_text_which_is_encoded_once():
     split = split_of(words=2000, labels=50)
-    batches = [split[rows] for rows in short_enough(split.words.lengths, 64)]
-    assert sum(len(batch) for batch in batches) == 50
-    assert all(len(batch.distinct_texts()[0]) == 1 for batch in batches)
-    assert max(batch.ids.numel() for batch in batches) <= 1 << 15
-    attention = classifier("laat").double()(batches[0].rows(slice(0, 3))).attention
+    (rows,) = short_enough(split.words.lengths, 64, text_number=split.text_number)
+    batch = split[rows]
+    assert len(batch) == 50
+    model = classifier("laat").double()
+    with torch.no_grad():
+        outputs = model(batch.rows(slice(0, 3)))
+    # the states are there once, whatever is asked of them
+    assert outputs.hidden.stride(0) == 0
+    attention = outputs.attention
     assert attention.shape == (3, 2002)
     assert (attention[0] - attention[1]).abs().max() > 1e-6
 

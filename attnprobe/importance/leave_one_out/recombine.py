@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -34,6 +34,11 @@ SINGLE = 1e-6
 
 Its rounding is well below, but depends on the batch, and in the ranks of nearly equal distances
 that shows."""
+
+LEAST_WEIGHT = 1e-200
+"""Sum of weights relative to the text's largest one, below which they are summed by themselves."""
+LOST_AT_ONCE = 64
+"""Shortened texts of which that is done at a time."""
 
 
 @dataclass
@@ -128,6 +133,12 @@ class Extent:
     first: Int[Tensor, "texts"]
     last: Int[Tensor, "texts"]
     skipped: Float[Tensor, "texts"]
+
+    def changed(self, texts: Int[Tensor, "some"], width: int) -> Bool[Tensor, "some positions"]:
+        """Which of the first `width` positions change in some of the shortened texts."""
+        place = torch.arange(width, device=texts.device)
+        is_from_first = place >= self.first[texts].unsqueeze(1)
+        return is_from_first & (place <= self.last[texts].unsqueeze(1))
 
     def include(self, states: ChangedStates) -> None:
         """Widen it to these states."""
@@ -239,18 +250,38 @@ def _outside(
         The log-sum-exp of the scores, and the weighted mean of the values, of all positions outside
         the changed stretch; see `SoftmaxAccumulator.means`.
     """
-    example, removed = batch.content.nonzero(as_tuple=True)
-    place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-    first = place.new_full(batch.content.shape, -1)
-    last = first.clone()
-    first[example, removed] = extent.first
-    last[example, removed] = extent.last
-    inside = (place >= first.unsqueeze(-1)) & (place <= last.unsqueeze(-1))
-
-    scores = outputs.scores.double().unsqueeze(1).masked_fill(inside, -torch.inf)
+    example, _ = batch.content.nonzero(as_tuple=True)
+    scores = outputs.scores.double()
     values = F.linear(outputs.hidden, *as_value).double()
-    means = scores.softmax(-1).nan_to_num(nan=0) @ values
-    return scores.logsumexp(-1)[example, removed], means[example, removed]
+    top = scores.amax(1, keepdim=True)
+    weight = (scores - top).exp().unsqueeze(-1)
+    terms = torch.cat([batch.content.unsqueeze(-1).double(), weight, weight * values], -1)
+    outside = _sums_outside(extent, example, terms)
+    positions, total, weighted = outside.split([1, 1, values.shape[-1]], -1)
+
+    weights = (total.log() + top[example]).squeeze(1)
+    means = torch.where(total > 0, weighted / total, 0)
+    # beside the text's largest score these are rounded away: relative to their own they are not
+    lost = ((positions > 0) & (total < LEAST_WEIGHT)).squeeze(1).nonzero().squeeze(1)
+    for texts in lost.split(LOST_AT_ONCE):
+        unchanged = scores[example[texts]]
+        unchanged = unchanged.masked_fill(extent.changed(texts, scores.shape[1]), -torch.inf)
+        weights[texts] = unchanged.logsumexp(-1)
+        means[texts] = torch.einsum("ts,tsv->tv", unchanged.softmax(-1), values[example[texts]])
+    return weights, means
+
+
+def _sums_outside(
+    extent: Extent, example: Int[Tensor, "texts"], terms: Float[Tensor, "batch seq numbers"]
+) -> Float[Tensor, "texts numbers"]:
+    """The sum of each text's terms outside the stretch that changes.
+
+    From the sums up to each position and from it on: a text costs as much as it has positions, and
+    nothing is subtracted.
+    """
+    before = F.pad(terms.cumsum(1), (0, 0, 1, 0))
+    after = F.pad(terms.flip(1).cumsum(1), (0, 0, 1, 0)).flip(1)
+    return before[example, extent.first] + after[example, extent.last + 1]
 
 
 def has_one_weight(decoder: Decoder) -> bool:

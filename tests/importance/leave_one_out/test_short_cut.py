@@ -60,6 +60,21 @@ def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(
     assert every_text_encoded(*subject(encoder, attention, lengths=[6, 1, 24, 4])).rejected > 1e-4
 
 
+@pytest.mark.parametrize("encoder", ["cnn", "average"])
+def test_where_one_word_has_all_weight_the_others_share_it_once_it_is_gone(encoder):
+    """Beside it their weights are below the smallest number that there is."""
+    classifier, batch, _ = subject(encoder, "dot", lengths=[6, 2, 9])
+    with torch.no_grad():
+        classifier.attention.score.weight.mul_(1e5)
+        outputs = classifier(batch)
+    scores = outputs.scores.masked_fill(~batch.content, torch.nan)
+    assert (scores.nan_to_num(-torch.inf).amax(1) - scores.nanmedian(1).values).max() > 750
+    removals = leave_one_out(classifier, batch, outputs, tolerance=0.0)
+    assert not removals.reencoded
+    expected = each_alone(classifier, batch, outputs)
+    torch.testing.assert_close(removals.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("attention", ["additive", "dot", UniformAttention])
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attention):
