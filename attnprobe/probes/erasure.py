@@ -798,7 +798,14 @@ READING = Reading(
         "trained on a state with half of its weights erased. And where the encoder reads "
         "context, a state also tells of its neighbours."
     ),
-    maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
+    maps=(
+        HeatMap(
+            "smallest_set",
+            "Smallest flipping set",
+            "the fewest positions without whose weights the decision is another",
+            is_set=True,
+        ),
+    ),
     columns=(
         Column("removed_count_optimal", "fewest words to erase until it flips", 0),
         Column("removed_count_attention", "words to erase until it flips, by attention", 0),

@@ -458,7 +458,10 @@ READING = Reading(
             relative=True,
         ),
         HeatMap(
-            "effect_flip", "Flips alone", "1 where erasing this weight alone flips the decision"
+            "effect_flip",
+            "Flips alone",
+            "positions whose weight alone, erased, flips the decision",
+            is_set=True,
         ),
     ),
     columns=(Column("delta_js_attention", "effect of the top weight beyond a random one"),),

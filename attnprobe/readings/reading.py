@@ -149,12 +149,14 @@ class HeatMap:
         about: what the numbers are, in a sentence.
         relative: shaded relative to the text's largest number, where the numbers are no shares of a
             whole.
+        is_set: the numbers are 1 for positions that belong to a set, and 0 for all others.
     """
 
     metric: str
     title: str
     about: str
     relative: bool = False
+    is_set: bool = False
 
     def among(self, metrics: Sequence[str], classes: Sequence[str]) -> "list[HeatMap]":
         """The heat maps that there are numbers of: itself, or one for each class.

@@ -483,6 +483,7 @@ def add_maps(
                 "site": source.site,
                 "about": shown.about,
                 "relative": shown.relative,
+                "is_set": shown.is_set,
                 "inner": source.key == INNER,
                 "blocks": browser.add_rows(name, [rounded(values) for values in weights]),
             }

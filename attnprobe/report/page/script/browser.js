@@ -280,6 +280,7 @@ function factsOf(examples, row) {
     element(
       "p",
       { className: right ? "outcome right" : "outcome wrong" },
+      ...(examples.run.labels ? [element("b", {}, visible(examples.question(row))), ": "] : []),
       ...(right ? [] : ["Label ", element("b", {}, examples.named(row, "label")), ", predicted "]),
       element("b", {}, examples.named(row, "prediction")),
       `${of}: ${right ? "✓ right" : "✗ wrong"}`,

@@ -16,6 +16,8 @@ function placeTip(at) {
 // whether a map is over the words of a text whose items are sentences
 const isInner = (key) => state.examples.run.maps.find((map) => map.key === key).inner;
 
+const NAMED = 8; // positions of a set that are named below it
+
 function mapOf(map, weights, examples, row) {
   const own = weights[map.key];
   const titleId = `map-${map.key}`;
@@ -54,10 +56,14 @@ function mapOf(map, weights, examples, row) {
   });
   box.dataset.map = map.key;
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const largestFew = [...top].sort((a, b) => size[b] - size[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], DIGITS)}`);
+  const named = (i) => cut(visible(labels[i]));
+  const largestFew = [...top].sort((a, b) => size[b] - size[a]).map((i) => `${named(i)} ${number(own[i], DIGITS)}`);
+  const members = [...own.keys()].filter((i) => own[i] > 0); // in the order of the text
+  const inSet = `${members.length} of ${own.length}${members.length ? ": " : ""}${members.slice(0, NAMED).map(named).join(" · ")}${members.length > NAMED ? " · …" : ""}`;
+  const summary = map.is_set ? inSet : largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0.";
   const unseen = own.filter((value) => value === null).length;
   if (unseen) head.append(element("span", { className: "about" }, `${map.about ? "; " : " "}${unseen} of ${own.length} words cannot be seen by this attention (dashed)`));
-  part.append(box, element("p", { className: "largest" }, largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0."));
+  part.append(box, element("p", { className: "largest" }, summary));
   return part;
 }
 

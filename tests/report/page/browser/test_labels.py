@@ -70,6 +70,24 @@ def test_a_click_shows_another_label_of_the_same_text(visit, page, directory):
     assert {"attention", "erasure-smallest_set", "labels-label_value"} <= set(maps)
 
 
+def test_the_outcome_names_the_label_and_a_set_says_how_many_words_it_has(visit, page, directory):
+    driver = visit(page)
+    name = next(name for name, shown in buttons(driver) if shown)
+    outcome = driver.execute_script("return document.querySelector('.outcome').textContent")
+    assert outcome.startswith(f"{name}: ")
+    box = "document.querySelector('[data-map=erasure-smallest_set]')"
+    words = driver.execute_script(
+        f"""return [...{box}.querySelectorAll('.token')]
+        .filter((token) => Number(token.style.getPropertyValue('--depth')) > 0)
+        .map((token) => token.textContent)"""
+    )
+    count = driver.execute_script(f"return {box}.querySelectorAll('.token').length")
+    summary = driver.execute_script(f"return {box}.parentElement.lastChild.textContent")
+    assert words
+    named = [*words[:8], "…"] if len(words) > 8 else words
+    assert summary == f"{len(words)} of {count}: {' · '.join(named)}"
+
+
 def test_words_against_a_label_have_a_colour_of_their_own(visit, page):
     driver = visit(page)
     colours = driver.execute_script(
