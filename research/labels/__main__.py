@@ -70,7 +70,7 @@ def codes_table(options: argparse.Namespace) -> pd.DataFrame:
 
 
 def plain_table(options: argparse.Namespace) -> pd.DataFrame:
-    """Both trainings of every model."""
+    """Every training of every model."""
     tables = []
     for name in models_of(options):
         table = compare_trainings(

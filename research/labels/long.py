@@ -6,22 +6,28 @@ from dataclasses import dataclass
 from functools import partial
 from math import log2
 from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+import transformers
 
 from attnprobe.core.batch import Batch
 from attnprobe.core.randomness import Draws
 from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.data.examples import Ragged
+from attnprobe.data.passages import Passage, Passages
+from attnprobe.data.pieces import with_pieces
 from attnprobe.importance.base import Subject
 from attnprobe.models.attention import LabelAttention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LabelDecoder
 from attnprobe.models.encoders import CNNEncoder, LabelVector, LSTMEncoder, TextEncoder
+from attnprobe.models.pretrained.encoder import PretrainedEncoder
 from attnprobe.probes.base import Probe
 from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.labels import Labels
@@ -34,9 +40,38 @@ ROWS = 64
 """Rows of a batch at most, as a run has them by default."""
 MEGABYTE = 1024
 """Kilobytes, in which the operating system counts."""
+WINDOW = 128
+"""Pieces that the pretrained encoder reads at a time."""
+
+
+def small_bert(input_size: int) -> PretrainedEncoder:
+    """An untrained BERT of two layers, whose tokenizer has a piece for each word of the texts."""
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    pieces = [*special, *map(spelled, range(VOCABULARY))]
+    config = transformers.BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+    )
+    with TemporaryDirectory() as folder:
+        vocabulary = Path(folder, "vocab.txt")
+        vocabulary.write_text("\n".join(pieces), encoding="utf-8")
+        transformers.BertTokenizerFast(str(vocabulary)).save_pretrained(folder)
+        transformers.BertModel(config).save_pretrained(folder)
+        return PretrainedEncoder(input_size, folder, window=WINDOW)
+
+
+def spelled(number: int) -> str:
+    """The word of this number."""
+    return f"w{number}"
+
+
 ENCODERS: Mapping[str, Callable[..., TextEncoder]] = {
     "caml": partial(CNNEncoder, kernel_sizes=(9,), filters=50),
     "laat": partial(LSTMEncoder, hidden_size=128),
+    "plm_icd": small_bert,
 }
 PROBES: Mapping[str, Callable[[], Probe]] = {
     "labels": Labels,
@@ -71,6 +106,7 @@ class Case:
 def split_of(words: int, labels: int) -> TextSplit:
     """One text of random words, asked for so many labels."""
     text = np.random.default_rng(0).integers(4, VOCABULARY, words)
+    passages = Passages((Passage.of_words([spelled(number) for number in text.tolist()]),))
     return TextSplit(
         example_id=np.arange(labels),
         words=Ragged.of([text] * labels, np.int32),
@@ -80,15 +116,16 @@ def split_of(words: int, labels: int) -> TextSplit:
             "question": Ragged.of([np.array([4 + label]) for label in range(labels)], np.int32),
             "text_number": np.zeros(labels, np.int64),
         },
+        passages=[passages] * labels,
     )
 
 
 def classifier(encoder: str) -> AttentionClassifier:
-    """CAML or LAAT, untrained."""
+    """CAML, LAAT or PLM-ICD, untrained."""
     torch.manual_seed(0)
     embeddings = torch.randn(VOCABULARY, 100)
     embeddings[0] = 0
-    inner_size = 128 if encoder == "laat" else None
+    inner_size = None if encoder == "caml" else 128
     return AttentionClassifier(
         embeddings=embeddings,
         encoder=ENCODERS[encoder],
@@ -104,6 +141,8 @@ def costs_of(case: Case) -> dict[str, Any]:
     torch.set_num_threads(1)
     split = split_of(case.words, case.labels)
     model = classifier(case.encoder).double()
+    if model.reader is not None:
+        split, _ = with_pieces(split, model.reader)
     rows_of_batches = short_enough(split.words.lengths, ROWS, text_number=split.text_number)
     batches = [split[rows] for rows in rows_of_batches]
     before = peak_memory()

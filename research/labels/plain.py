@@ -25,6 +25,8 @@ from attnprobe.runs.composition import composed, composing
 from attnprobe.runs.run import run
 
 MODELS = ("caml", "laat")
+PLAIN = {"plain loop": False, "plain loop, from label vectors": True}
+"""The loop's trainings → whether u_l and w_l are linear in a vector of the label."""
 BATCH = 32
 """Texts of a batch."""
 EMBEDDING = 64
@@ -46,10 +48,44 @@ class Texts:
     labels: Float[Tensor, "texts labels"]
 
 
-class PlainModel(nn.Module):
-    """CAML (a convolution, u_l · h_t) or LAAT (an LSTM, u_l · tanh(W h_t)), all labels at once."""
+class LinearInVectors(nn.Module):
+    """A weight per label that is linear in a vector of the label, as attnprobe's.
 
-    def __init__(self, kind: str, words: int, labels: int) -> None:
+    Args:
+        features: of a weight.
+        vectors: of the labels, which other weights may share.
+        bias: with a bias per label, linear in its vector, too.
+    """
+
+    def __init__(self, features: int, vectors: nn.Embedding, *, bias: bool) -> None:
+        super().__init__()
+        self.vectors = vectors
+        self.map = nn.Linear(EMBEDDING, features, bias=False)
+        self.offset = nn.Linear(EMBEDDING, 1) if bias else None
+
+    @property
+    def weight(self) -> Float[Tensor, "labels features"]:
+        """The labels' weights."""
+        return self.map(self.vectors.weight)
+
+    @property
+    def bias(self) -> Float[Tensor, "labels"] | None:
+        """Their biases, where they have any."""
+        return None if self.offset is None else self.offset(self.vectors.weight).squeeze(-1)
+
+
+class PlainModel(nn.Module):
+    """CAML (a convolution, u_l · h_t) or LAAT (an LSTM, u_l · tanh(W h_t)), all labels at once.
+
+    Args:
+        kind: of `MODELS`.
+        words: of the vocabulary.
+        labels: how many.
+        from_vectors: u_l, w_l and b_l are linear in a vector of the label, as attnprobe's; else
+            they are free, as published.
+    """
+
+    def __init__(self, kind: str, words: int, labels: int, *, from_vectors: bool = False) -> None:
         super().__init__()
         self.kind = kind
         self.embedding = nn.Embedding(words, EMBEDDING, padding_idx=0)
@@ -63,8 +99,12 @@ class PlainModel(nn.Module):
             inner = 64
             self.inner = nn.Linear(size, inner, bias=False)
         self.dropout = nn.Dropout(0.2)
-        self.query = nn.Linear(inner, labels, bias=False)
-        self.output = nn.Linear(size, labels)
+        self.query: nn.Linear | LinearInVectors = nn.Linear(inner, labels, bias=False)
+        self.output: nn.Linear | LinearInVectors = nn.Linear(size, labels)
+        if from_vectors:
+            vectors = nn.Embedding(labels, EMBEDDING)
+            self.query = LinearInVectors(inner, vectors, bias=False)
+            self.output = LinearInVectors(size, vectors, bias=True)
 
     def forward(self, ids: Int[Tensor, "batch words"]) -> Float[Tensor, "batch labels"]:
         """One logit per label."""
@@ -80,7 +120,8 @@ class PlainModel(nn.Module):
             hidden, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         hidden = self.dropout(hidden)
         features = hidden if self.kind == "caml" else self.inner(hidden).tanh()
-        scores = self.query(features).masked_fill(~mask.unsqueeze(-1), -torch.inf)
+        scores = features @ self.query.weight.T
+        scores = scores.masked_fill(~mask.unsqueeze(-1), -torch.inf)
         attended = scores.softmax(1).transpose(1, 2) @ hidden  # [batch, labels, features]
         return (attended * self.output.weight).sum(-1) + self.output.bias
 
@@ -130,11 +171,9 @@ def numbered(splits: dict[str, list[dict[str, Any]]]) -> tuple[dict[str, Texts],
     return texts, len(words) + 2
 
 
-def trained(kind: str, texts: dict[str, Texts], words: int, epochs: int, seed: int) -> PlainModel:
+def trained(model: PlainModel, texts: dict[str, Texts], epochs: int) -> PlainModel:
     """The model after the epoch with the best accuracy of validation decisions."""
-    torch.manual_seed(seed)
     train = texts["train"]
-    model = PlainModel(kind, words, train.labels.shape[1])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-5, amsgrad=True)
     loss_of = nn.BCEWithLogitsLoss()
     best = model.state_dict()
@@ -191,14 +230,14 @@ def scores(probability: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def compare_trainings(
     kind: str, source: Path, folder: Path, epochs: int, seeds: Sequence[int]
 ) -> pd.DataFrame:
-    """Both trainings of one model on the same texts, a row each and seed.
+    """All trainings of one model on the same texts, a row each and seed.
 
     Args:
         kind: of `MODELS`.
         source: folder of GoEmotions.
         folder: where texts and runs are written.
-        epochs: of both trainings.
-        seeds: of both trainings.
+        epochs: of each training.
+        seeds: of each training.
 
     Raises:
         UserError: the source lacks a file.
@@ -208,9 +247,12 @@ def compare_trainings(
     labels = texts["test"].labels.numpy().astype(bool)
     rows = []
     for seed in seeds:
-        model = trained(kind, texts, words, epochs, seed)
-        plain_scores = scores(predicted(model, texts["test"]).numpy(), labels)
-        rows.append({"model": kind, "seed": seed, "training": "plain loop", **plain_scores})
+        for training, from_vectors in PLAIN.items():
+            torch.manual_seed(seed)
+            model = PlainModel(kind, words, labels.shape[1], from_vectors=from_vectors)
+            model = trained(model, texts, epochs)
+            plain_scores = scores(predicted(model, texts["test"]).numpy(), labels)
+            rows.append({"model": kind, "seed": seed, "training": training, **plain_scores})
 
         directory = folder / f"{kind}-{seed}"
         settings = overrides(kind, folder / "texts", directory, epochs, seed, labels.shape[1])

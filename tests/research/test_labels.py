@@ -10,7 +10,7 @@ from torch import nn
 
 from attnprobe.data.batching import short_enough
 from research.labels.__main__ import main
-from research.labels.long import PROBES, Case, classifier, costs_of, growth, split_of
+from research.labels.long import ENCODERS, PROBES, Case, classifier, costs_of, growth, split_of
 from research.labels.plain import MODELS, PlainModel, numbered, scores
 
 
@@ -79,9 +79,10 @@ def test_a_mistake_is_one_line_and_trains_nothing(tmp_path, arguments, message):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_every_cost_of_a_text_is_measured():
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_every_cost_of_a_text_is_measured(encoder):
     names = tuple(PROBES)
-    costs = costs_of(Case("caml", words=30, labels=3, probes=names))
+    costs = costs_of(Case(encoder, words=30, labels=3, probes=names))
     assert set(costs) == {"encoder", "words", "labels asked", "model", *names, "MB", "batches"}
     assert all(costs[name] > 0 for name in ("model", *names))
     assert (costs["words"], costs["labels asked"], costs["batches"]) == (30, 3, 1)
