@@ -153,8 +153,15 @@ class LabelAttention(Attention):
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
         """u_l · f(h_t) of every position t; the label's vector is required."""
-        features = hidden if self.states is None else self.states(hidden).tanh()
-        return (features * self.label(query).unsqueeze(1)).sum(-1)
+        return torch.einsum("bsf,bf->bs", self.features(hidden), self.label(query))
+
+    def features(self, hidden: States) -> Float[Tensor, "batch seq inner"]:
+        """f(h_t), once for all rows where these share one text, whose states are expanded."""
+        if self.states is None:
+            return hidden
+        if hidden.stride(0) == 0:
+            return self.states(hidden[:1]).tanh().expand(len(hidden), -1, -1)
+        return self.states(hidden).tanh()
 
 
 class UniformAttention(Attention):

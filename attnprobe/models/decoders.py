@@ -180,8 +180,8 @@ class LabelDecoder(Decoder):
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         """[0, w_l · v + b_l]; the label's vector is required."""
-        score = (attended * self.weight(query)).sum(-1, keepdim=True) + self.bias(query)
-        return F.pad(score, (1, 0))
+        score = torch.einsum("...bh,bh->...b", attended, self.weight(query)).unsqueeze(-1)
+        return F.pad(score + self.bias(query), (1, 0))
 
 
 class QuestionDecoder(Decoder):
