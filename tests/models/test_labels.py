@@ -237,7 +237,7 @@ def run_over(unit, output):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The same training over words and over windows."""
+    """The same training over words and over windows, whose float32 sums are in another order."""
     output = tmp_path_factory.mktemp("units")
     return {unit: run_over(unit, output) for unit in ("word", "sentence")}
 
@@ -254,15 +254,15 @@ def test_over_windows_a_run_predicts_what_it_predicts_over_words_and_adds_up_the
         strict=True,
     )
     for text, windows in rows:
-        assert np.allclose(text["probability"], windows["probability"], atol=1e-6)
+        assert np.allclose(text["probability"], windows["probability"], atol=1e-4)
         starts = range(0, len(text["tokens"]), WINDOW)
         expected = [" ".join(text["tokens"][start : start + WINDOW]) for start in starts]
         assert list(windows["tokens"]) == expected
         for place, start in enumerate(starts):
             weights = text["attention"][start : start + WINDOW]
-            assert windows["attention"][place] == pytest.approx(weights.sum(), rel=1e-5, abs=1e-6)
+            assert windows["attention"][place] == pytest.approx(weights.sum(), rel=1e-4)
             inner = np.array(windows["word_attention"][place]) * windows["attention"][place]
-            assert np.allclose(inner, weights, atol=1e-6)
+            assert np.allclose(inner, weights, atol=1e-4)
 
 
 def test_over_windows_every_number_of_a_position_is_one_of_a_window(runs):
