@@ -12,14 +12,16 @@ from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import nearest
 from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.findings.bench.scores import KNOWN, FileScores, Scorer, TextScores
-from attnprobe.importance.base import Subject, built_in, names
-from attnprobe.runs.load import load_run
+from attnprobe.importance.base import Subject, built_in, classes, names
+from attnprobe.importance.baselines import TrainingWords
+from attnprobe.runs.load import checked_settings, load_run
+from attnprobe.runs.validation import configured
 
 TRUSTED = ("research",)
 """Packages besides this one that the settings of the bench's models name: where the texts are
 from."""
-OF_DATA = ("file", "idf", "log_odds")
-"""Importances that need the data of a run, which the bench does not have."""
+OF_FILE = "file"
+"""The importance that reads scores of a run's own texts; the bench reads files itself."""
 
 
 @dataclass
@@ -53,6 +55,9 @@ class ImportanceScores:
                 "or ask about other models with --models PATTERN, such as '*--transformer--*'"
             )
         subject = self._subject_of(model, texts)
+        if isinstance(subject.importance(importance), TrainingWords):
+            counted = training_words(importance, self.bench.run(model.name), subject)
+            subject = replace(subject, importances={importance: counted})
         scores = subject.scores(importance).detach().cpu().double()
         content = subject.batch.content.cpu()
         return [row[is_word].numpy() for row, is_word in zip(scores, content, strict=True)]
@@ -103,6 +108,34 @@ def subject_of(run: Path, texts: Sequence[BenchText]) -> Subject:
     )
 
 
+def training_words(importance: str, run: Path, subject: Subject) -> TrainingWords:
+    """An importance that counts the training texts of a model, which its run does not hold.
+
+    They are made again from the settings of the run, as for its training.
+
+    Args:
+        importance: its name.
+        run: directory of the model.
+        subject: of the model.
+
+    Raises:
+        UserError: other texts are made today than those that the model was trained on, or the run's
+            settings name a class that is not trusted.
+    """
+    data = configured(checked_settings(run, TRUSTED)).data
+    data.setup("test")
+    if list(data.vocabulary.words) != list(subject.words or ()):
+        raise UserError(
+            f"importance {importance} counts the training texts, and those made from the settings "
+            f"of {run} have other words than the model knows: expected the bench of this version; "
+            f"leave {importance} out, or make the bench again"
+        )
+    method = classes()[importance]()
+    assert isinstance(method, TrainingWords)
+    method.prepare(data, "test")
+    return method
+
+
 def sources_of(
     asked: Sequence[str], bench: BenchFolder, models: Sequence[BenchModel]
 ) -> dict[str, Scorer]:
@@ -136,5 +169,5 @@ def sources_of(
 
 
 def importances_of_bench() -> list[str]:
-    """The importances that need nothing but a model and a text."""
-    return [name for name in names() if name not in OF_DATA]
+    """The importances that need nothing but a model, its training texts and a text."""
+    return [name for name in names() if name != OF_FILE]

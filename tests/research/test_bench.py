@@ -1,6 +1,7 @@
 """The bench's data, made for one small model, and asked with importances and by captum alone."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from attnprobe.findings.bench.rates import RATES
 from attnprobe.findings.bench.scores import FileScores
 from attnprobe.models.controls import FirstAttention, RationaleAttention
 from attnprobe.results.table import read_results
-from attnprobe.runs.bench import ImportanceScores, sources_of
+from attnprobe.runs.bench import ImportanceScores, sources_of, subject_of, training_words
 from attnprobe.runs.composition import composed, composing
 from attnprobe.runs.run import run
 from research.bench.__main__ import grid_of, main, parser, rules_of
@@ -34,6 +35,7 @@ from research.bench.baselines import (
 from research.bench.ranking import as_markdown, rates_by_encoder
 from research.grammar import RuleSpec
 from research.words.cells import Cell
+from research.words.truth import model_of_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
 COMMAND = ["--rules", "token", "--encoders", "lstm", "--texts", "30", "--most-passes", "400"]
@@ -113,9 +115,37 @@ def test_a_method_of_layers_is_refused_for_an_lstm(bench):
         sources_of(["rollout"], bench, [model])["rollout"](model, texts)
 
 
-def test_an_importance_that_needs_data_is_no_source(bench):
-    with pytest.raises(UserError, match="idf: expected a file of scores"):
-        sources_of(["idf"], bench, bench.models())
+def test_an_importance_that_reads_a_runs_own_file_is_no_source(bench):
+    with pytest.raises(UserError, match="file: expected a file of scores"):
+        sources_of(["file"], bench, bench.models())
+
+
+def test_the_training_texts_are_counted_as_they_were_for_the_training(bench):
+    """Plain counts of the texts that the model's own settings make."""
+    (model,) = bench.models()
+    texts = bench.texts(model)
+    _, data = model_of_run(bench.run(model.name))
+    training = [
+        set(data.splits["train"].tokens(number)) for number in range(len(data.splits["train"]))
+    ]
+    sources = sources_of(["idf", "log_odds"], bench, [model])
+    for text, scores in zip(texts, sources["idf"](model, texts), strict=True):
+        for word, score in zip(text.words, scores, strict=True):
+            count = sum(word in words for words in training)
+            expected = np.log((1 + len(training)) / (1 + count)) + 1
+            assert score == pytest.approx(expected)
+    odds = list(judged(bench, [model], sources))
+    assert [row["scores"] for row in odds] == ["idf", "log_odds"]
+    # one word of a class decides: the counts of the training texts know it
+    assert odds[1]["auroc"] > 0.95
+
+
+def test_training_texts_that_are_others_today_are_not_counted(bench):
+    (model,) = bench.models()
+    run = bench.run(model.name)
+    subject = replace(subject_of(run, bench.texts(model)), words=["another"])
+    with pytest.raises(UserError, match=r"importance idf .* other words .*: expected the bench"):
+        training_words("idf", run, subject)
 
 
 def test_the_script_of_the_page_scores_by_captum_alone(folder, tmp_path, monkeypatch):
