@@ -6,8 +6,10 @@ the measure before.
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -352,6 +354,22 @@ BEFORE = {
     "3 runs, 8 % of the texts missed": "yes",
 }
 """Name of a construction → what the review reports of the measure before."""
+ASKED_AGAIN = Path(__file__).with_name("before.csv")
+"""What the measure before (commit 41daa50) says of the same texts and attentions: `name`, `answer`,
+and `placement`, from −1 to 1, with its interval."""
+
+
+def answers_before() -> dict[str, str]:
+    """Name of a construction → the answer of the measure before, such as `no 0.32 [0.25, 0.38]`."""
+    answers = {}
+    for row in pd.read_csv(ASKED_AGAIN).to_dict("records"):
+        words = [row["answer"]]
+        if not np.isnan(row["placement"]):
+            words.append(f"{row['placement']:.2f}")
+        if not np.isnan(row["low"]):
+            words.append(f"[{row['low']:.2f}, {row['high']:.2f}]")
+        answers[row["name"]] = " ".join(words)
+    return answers
 
 
 def catalogue() -> list[Construction]:
@@ -363,8 +381,13 @@ def catalogue() -> list[Construction]:
         *interactions(),
         *edges(),
     ]
+    asked_again = answers_before()
     return [
-        replace(construction, before=BEFORE.get(construction.name, ""))
+        replace(
+            construction,
+            before=BEFORE.get(construction.name, ""),
+            asked_again=asked_again[construction.name],
+        )
         for construction in constructions
     ]
 

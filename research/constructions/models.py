@@ -68,6 +68,7 @@ class Construction:
         expected: the answer that would be right, or how it is known to fail.
         paper: the number that the design of the measure gave, where it has one.
         before: what the review reports of the measure before, likewise.
+        asked_again: the answer of the measure before on these very texts and weights.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Construction:
     expected: str = ""
     paper: str = ""
     before: str = ""
+    asked_again: str = ""
 
     def labels(self) -> list[int]:
         """The label of each text, of the smaller class as many as its share says."""

@@ -1,5 +1,6 @@
 """The tables of docs/results/constructions.md."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from attnprobe.evidence.evidence import Evidence
@@ -11,24 +12,23 @@ from research.constructions.coverage import Coverage, SeedChanges, answer_of
 def constructions_table(outcomes: Iterable[Outcome]) -> str:
     """A line per construction."""
     lines = [
-        "| construction | from | mass | before | design | now | right answer | own context | "
-        "by class | reliability | passes | chip |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| construction | from | mass | before | before, asked again | design | now | right answer "
+        "| own context | by class | reliability | passes | chip |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for outcome in outcomes:
         construction = outcome.construction
         line = outcome.line
-        is_right = outcome.answer == construction.expected
         number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
-        answer = outcome.answer if is_right else f"**{outcome.answer}**"
         classes = "; ".join(f"{part.share.value:.2f} {part.answer}" for part in outcome.classes)
         cells = [
             construction.name,
             construction.source,
             f"{outcome.mass:.2f}",
             construction.before or "–",
+            marked(construction.asked_again, construction.expected),
             construction.paper or "–",
-            answer + number,
+            marked(outcome.answer + number, construction.expected),
             construction.expected,
             f"{outcome.own_context:.2f}",
             classes,
@@ -38,6 +38,17 @@ def constructions_table(outcomes: Iterable[Outcome]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |".replace("nan [nan, nan]", "").replace("nan", "–"))
     return "\n".join(lines)
+
+
+def marked(answer: str, expected: str) -> str:
+    """An answer and its number; in bold where another answer is right.
+
+    >>> marked("yes 0.76 [0.66, 0.86]", "no"), marked("not asked", "not asked")
+    ('**yes** 0.76 [0.66, 0.86]', 'not asked')
+    """
+    if re.match(rf"{expected}\b", answer):
+        return answer
+    return re.sub(r"^(yes|no|open|not asked)\b", r"**\1**", answer)
 
 
 def coverage_table(coverages: Iterable[Coverage]) -> str:

@@ -8,8 +8,9 @@ import torch
 from attnprobe.evidence.deciding_words import SHARE_METRICS
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import clopper_pearson
+from research.constructions.__main__ import PAGE
 from research.constructions.asking import BATCH, ask, columns, table_of
-from research.constructions.catalogue import BEFORE, catalogue, one_cue, token
+from research.constructions.catalogue import BEFORE, answers_before, catalogue, one_cue, token
 from research.constructions.coverage import Coverage, SeedChanges, attention_of_runs, coverages
 from research.constructions.models import (
     CUE,
@@ -197,6 +198,24 @@ def test_several_runs_have_attentions_of_their_own():
 
 def test_what_is_reported_of_the_measure_before_is_of_constructions():
     assert set(BEFORE) <= set(CONSTRUCTIONS)
+
+
+def test_the_measure_before_was_asked_about_every_construction():
+    answers = answers_before()
+    assert set(answers) == set(CONSTRUCTIONS)
+    assert {answer.split()[0] for answer in answers.values()} == {"yes", "no", "open", "not"}
+
+
+def test_the_page_counts_the_right_answers_of_both_measures():
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.partition("<!-- constructions -->")[2].partition("<!-- end of constructions -->")[
+        0
+    ]
+    lines = [line.split(" | ") for line in table.strip().splitlines()[2:]]
+    right_before = sum("**" not in cells[4] for cells in lines)
+    right_now = sum("**" not in cells[6] for cells in lines)
+    assert f"**{right_now} of {len(lines)} constructions get the answer" in text
+    assert f"the measure before gave it to {right_before}" in " ".join(text.split())
 
 
 def test_cues_are_no_plain_words():
