@@ -269,4 +269,5 @@ def _print_answer(directory: Path, *, verbose: bool) -> None:
 
 
 if __name__ == "__main__":
+    CLOCK.begin_with_process()
     main()

@@ -11,6 +11,7 @@ from io import StringIO
 from pydoc import pager
 
 from attnprobe import __version__
+from attnprobe.core.clock import CLOCK
 from attnprobe.core.printing import WIDTH
 from attnprobe.core.sanitise import visible
 
@@ -79,7 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: the command and what follows it; None: those of this process.
     """
-    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if arguments is None:
+        CLOCK.begin_with_process()
+        arguments = sys.argv[1:]
+    name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         print(HELP)
     elif name == "--version":
@@ -155,7 +159,6 @@ def answering(typed: Mapping[str, str] | None = None) -> Iterator[None]:
     Args:
         typed: how a setting begins → what the command calls it that has an option for it.
     """
-    from attnprobe.core.clock import CLOCK
     from attnprobe.core.errors import UserError, as_typed
     from attnprobe.core.processes import answering_signals
 

@@ -6,6 +6,7 @@ line of its own at least every `EVERY_SECONDS`. The clock also keeps a command's
 where that is over, the next `check` raises `TimeIsUp`.
 """
 
+import os
 import sys
 import textwrap
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TextIO, TypeVar
 
 from attnprobe.core.errors import UserError
@@ -27,6 +29,8 @@ EVERY_SECONDS = 30.0
 """The longest time between two lines where there is no terminal."""
 LEAST_SECONDS = 10.0
 """The shortest time between two lines there, however many phases begin."""
+STARTED_FIELD = 19
+"""Place of a process's start in /proc/self/stat, counted behind its name, in ticks since boot."""
 LEAST_FRACTION = 0.02
 """Share of a step that has to be done before its time left is told."""
 
@@ -110,6 +114,16 @@ def about(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def seconds_of_process() -> float:
+    """For how long this process has run, what it imported included; 0 where no /proc says it."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[STARTED_FIELD]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
+    except (OSError, AttributeError, ValueError, IndexError):
+        return 0.0
+
+
 class Clock:
     """The steps that a command is in, outermost first, and its limit of time.
 
@@ -118,6 +132,7 @@ class Clock:
         now: the time in seconds.
         deadline: when its time is up, by `now`; None: it has no limit.
         is_shown: a command shows it at the moment.
+        began: when the next command began, by `now`; None: when it says so.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -125,6 +140,7 @@ class Clock:
         self.steps: list[Step] = []
         self.deadline: float | None = None
         self.is_shown = False
+        self.began: float | None = None
 
     @property
     def elapsed(self) -> float:
@@ -176,8 +192,15 @@ class Clock:
         if self.steps:
             yield
             return
-        with self.phases(""):
+        with self.phases("") as step:
+            if self.began is not None:
+                step.began = self.began
+                self.began = None
             yield
+
+    def begin_with_process(self) -> None:
+        """Let the next command have begun when this process did: its user has waited since."""
+        self.began = self.now() - seconds_of_process()
 
     def track(
         self, items: Iterable[Item], title: str, unit: str = "", total: int | None = None

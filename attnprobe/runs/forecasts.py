@@ -28,7 +28,7 @@ from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import tell_section
 from attnprobe.data.module import TextDataModule
-from attnprobe.findings.studies.base import Costs
+from attnprobe.findings.studies.base import ANSWERING, Costs
 from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import ProbeRunner
@@ -58,6 +58,8 @@ STUDY_TEXTS = 16
 """Test texts of each group that a study times as one batch."""
 SMALL_BATCH = 4
 """Texts of a second, smaller batch, which tells what a batch costs besides its texts."""
+ANSWERED = 20
+"""Test texts on which a study times the tests that its answer goes by."""
 MAX_SECONDS = 15.0
 """If the batches of all groups would take longer, a study times the small batch alone."""
 FIGURES = 4
@@ -272,8 +274,8 @@ def groups_of(lengths: Int[np.ndarray, " texts"], size: int) -> list[list[int]]:
 def measured_costs(config: DictConfig) -> Costs:
     """Time training, a figure and probes on a few batches of an untrained model.
 
-    The probes come last: where the time is up meanwhile, the other costs are known. Nothing is
-    written.
+    The probes come last, those that the answer goes by first: where the time is up meanwhile, the
+    other costs are known. Nothing is written.
 
     Args:
         config: the composed configuration of a run.
@@ -293,8 +295,6 @@ def measured_costs(config: DictConfig) -> Costs:
     preparing = perf_counter() - start
 
     tell_section(str(data.name), data.section)
-    runner = ProbeRunner(list(parts.probe.values()), 0, parts.importance)
-    runner.prepare(model, data.splits, data)
     on_gpu = torch.cuda.is_available() and parts.trainer.accelerator in ("auto", "gpu", "cuda")
     device = "cuda" if on_gpu else "cpu"
     model.to(device).train()
@@ -304,8 +304,12 @@ def measured_costs(config: DictConfig) -> Costs:
         training = _training_cost(model, data, parts.training.epochs)
     figure = _figure_cost()
     spent: Counter[str] = Counter()
+    answering = math.inf
     probing = math.inf
     with suppress(TimeIsUp):
+        answering = _answering_cost(settings, model, data)
+        runner = ProbeRunner(list(parts.probe.values()), 0, parts.importance)
+        runner.prepare(model, data.splits, data)
         probing = _probing_cost(runner, model, data, spent)
     shares = {name: seconds / max(spent.total(), 1e-9) for name, seconds in spent.items()}
     return Costs(
@@ -316,7 +320,26 @@ def measured_costs(config: DictConfig) -> Costs:
         each=preparing,
         figure=figure,
         shares=shares,
+        answering=answering,
     )
+
+
+def _answering_cost(settings: Settings, model: TrainedModel, data: TextDataModule) -> float:
+    """Seconds per test example of the probes of `ANSWERING`, on a test split of `ANSWERED` texts.
+
+    What such a probe does once for all texts is in it as well, as if it came again with as many.
+    """
+    parts = settings.parts
+    probes = [probe for name, probe in parts.probe.items() if name in ANSWERING]
+    if not probes:
+        return math.inf
+    test = data.splits["test"]
+    step = max(1, len(test) // ANSWERED)
+    few = test.select(np.arange(len(test))[::step][:ANSWERED])
+    runner = ProbeRunner(probes, 0, parts.importance)
+    runner.prepare(model, {**data.splits, "test": few}, data)
+    with CLOCK.step("time the first test"), model.eval().precisely():
+        return probing_seconds(runner, model, few[list(range(len(few)))].to(model.device))
 
 
 def _training_cost(model: TrainedModel, data: TextDataModule, epochs: int) -> float:

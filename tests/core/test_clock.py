@@ -1,6 +1,9 @@
 import io
+import subprocess
 import sys
 import threading
+from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -28,6 +31,36 @@ def test_a_line_says_phase_what_is_done_and_what_is_left(clock, time):
             step.done = 2
             line = clock.line()
     assert line == "[ 1:20] 2 of 3 train the model 2/8 epochs; 3 min left of this"
+
+
+def test_the_first_command_of_a_process_began_with_it(clock, time, monkeypatch):
+    monkeypatch.setattr(module, "seconds_of_process", lambda: 7.0)
+    clock.begin_with_process()
+    with clock.command(), clock.limited(10):
+        assert clock.elapsed == 7
+        time.passes(2)
+        assert clock.remaining == 1
+    with clock.command():
+        assert clock.elapsed == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says it")
+def test_a_process_knows_for_how_long_it_has_run():
+    program = (
+        "import time; time.sleep(0.3); from attnprobe.core import clock; "
+        "print(clock.seconds_of_process())"
+    )
+    before = monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    # in ticks of a hundredth
+    assert 0.28 < float(ended.stdout) <= monotonic() - before + 0.02
+
+
+def test_where_the_system_does_not_say_it_nothing_is_added(monkeypatch):
+    monkeypatch.setattr(module, "Path", lambda name: Path("/nowhere"))
+    assert module.seconds_of_process() == 0
 
 
 def test_a_step_without_a_title_is_its_count(clock):

@@ -191,6 +191,48 @@ def test_what_was_timed_before_the_time_was_up_is_known(monkeypatch, time):
     assert min(costs.training, costs.each, costs.figure) > 0
 
 
+def test_the_test_that_the_answer_goes_by_is_timed_first_and_alone(monkeypatch, time):
+    timed = []
+
+    def probing(runner, model, batch, spent=None):
+        timed.append(([probe.name for probe in runner.probes], len(batch)))
+        if len(timed) > 1:
+            time.passes(100)
+            CLOCK.check()
+        return 0.25
+
+    monkeypatch.setattr("attnprobe.runs.forecasts.probing_seconds", probing)
+    monkeypatch.setattr(CLOCK, "now", time)
+    with CLOCK.phases("audit"), CLOCK.limited(50):
+        costs = measured_costs(composed(*SMALL, "probe=[permutation,swaps]"))
+    assert timed[0] == (["swaps"], 20)
+    assert timed[1][0] == ["permutation", "swaps"]
+    assert costs.answering == 0.25
+    assert costs.probing == math.inf
+
+
+def test_the_answer_has_as_many_test_rows_as_it_has_time_for(monkeypatch):
+    """Fifty texts once were all where the time was enough for four times as many."""
+    clock = Clock(now=lambda: 60.0)
+    clock.steps = [Step("audit", began=0.0)]
+    monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
+    rows = {"train": 3400, "validation": 600, "test": 1000}
+
+    def test_rows(answering, *settings):
+        costs = Costs(rows, 0.01, math.inf, "cpu", each=12.0, answering=answering)
+        audit = Audit(probes=("swaps", "skill"), minutes=4)
+        return audit.plan(lambda changes: composed(*settings, *changes), lambda _: costs).rows[
+            "test"
+        ]
+
+    # 240 s less 60 and the 12 in which the run begins; half of what four tenths for the training
+    # leave, and four times as many passes as were timed
+    assert test_rows(0.08) == int(0.5 * 0.6 * 168 / 0.32) == 157
+    assert test_rows(0.001) == 400
+    assert test_rows(1.0) == 50
+    assert test_rows(0.08, "training.epochs=0") == int(0.5 * 168 / 0.32)
+
+
 def test_time_may_be_up_between_two_importances(monkeypatch, time):
     """On a busy machine, faithfulness once went on for a minute after the time was up."""
     scored = []

@@ -19,6 +19,7 @@ from attnprobe.core.sanitise import duration, quoted
 from attnprobe.core.settings import Positive, Seed, Whole
 from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import (
+    ANSWERING,
     Compose,
     Costs,
     Done,
@@ -56,8 +57,12 @@ LEAST = 50
 RELIABLE = ("gradient", "leave_one_out")
 """Probes that attention is compared with: the further seeds are examined by them, too, to see
 whether each agrees with itself."""
-ANSWERING = ("swaps",)
-"""Probes without which there is no answer, and with which there is one: they come before all."""
+ANSWER_SHARE = 0.5
+"""Share of the time after the first training that the test may take that the answer goes by, where
+the other tests could not be timed."""
+MORE_PASSES = 4
+"""Times as long as of the untrained model that is timed this test may take of a trained one, whose
+effects are measured until they are reliable."""
 FIRST = ("skill", *ANSWERING, "permutation", "adversarial")
 """Probes that come before further trainings: what the chip and the first sentence go by."""
 LATER = ("erasure", "faithfulness")
@@ -436,12 +441,12 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
 
 
 def rows_with_untimed_tests(costs: Costs | None, epochs: int, seconds: float) -> dict[str, int]:
-    """How many rows to take at most where nobody knows what a test costs.
+    """How many rows to take at most where nobody knows what all tests cost.
 
     Args:
-        costs: of a training; None: that is not known either.
+        costs: of a training, and of the test that the answer goes by; None: not known either.
         epochs: of a training; 0: nothing is trained.
-        seconds: for one training and the test that the answer goes by.
+        seconds: for one training and the tests.
 
     Returns:
         Split → rows.
@@ -449,17 +454,23 @@ def rows_with_untimed_tests(costs: Costs | None, epochs: int, seconds: float) ->
     >>> costs = Costs({"train": 4000, "validation": 400}, 0.01, probing=math.inf, device="cpu")
     >>> rows_with_untimed_tests(costs, epochs=8, seconds=200)
     {'test': 50, 'train': 1000, 'validation': 100}
+    >>> rows_with_untimed_tests(replace(costs, answering=0.08), epochs=8, seconds=200)
+    {'test': 187, 'train': 1000, 'validation': 100}
     """
-    if not epochs:
-        return {"test": LEAST}
     if costs is None:
-        return {"test": LEAST, "train": FEWEST["train"]}
-    affordable = int(TRAINING_SHARE * (seconds - costs.each) / (epochs * costs.training))
+        return {"test": LEAST, "train": FEWEST["train"]} if epochs else {"test": LEAST}
+    training = TRAINING_SHARE * (seconds - costs.each) if epochs else 0.0
+    for_answer = ANSWER_SHARE * (seconds - costs.each - training)
+    answered = int(for_answer / (MORE_PASSES * costs.answering))
+    test = min(max(answered, LEAST), FEWEST["test"])
+    if not epochs:
+        return {"test": test}
+    affordable = int(training / (epochs * costs.training))
     train = min(max(affordable, LEAST_TRAINED), FEWEST["train"])
     # in proportion, as a training row's cost includes its share of the validation
     share = min(1.0, train / costs.rows["train"])
     validation = max(LEAST, round(share * costs.rows["validation"]))
-    return {"test": LEAST, "train": train, "validation": validation}
+    return {"test": test, "train": train, "validation": validation}
 
 
 def _notes(content: Mapping[str, Any]) -> list[str]:

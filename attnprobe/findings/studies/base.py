@@ -7,6 +7,7 @@ group `attnprobe.studies`.
 """
 
 import importlib
+import math
 import os
 import pkgutil
 from abc import abstractmethod
@@ -38,6 +39,8 @@ RESEARCH = {
 }
 """Study → the module of the repository's research/ that reads it; a wheel has none of them."""
 PACKAGE = "attnprobe.findings.studies"
+ANSWERING = ("swaps",)
+"""Probes without which a study has no answer, and with which it has one."""
 
 # The plan
 
@@ -87,6 +90,8 @@ class Costs:
         each: for a run to begin: reading its data, building its model.
         figure: for one figure of a page.
         shares: probe → its share of `probing`, 0 to 1.
+        answering: per test example, the probes of `ANSWERING` alone; infinite where the time was up
+            before they were timed, or there are none.
     """
 
     rows: dict[str, int]
@@ -96,6 +101,7 @@ class Costs:
     each: float = 0.0
     figure: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
+    answering: float = math.inf
 
     def seconds(self, epochs: int, trainings: int) -> float:
         """Estimate the time for a number of trainings, one of which is probed.
