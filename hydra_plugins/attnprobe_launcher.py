@@ -39,7 +39,6 @@ class PoolLauncher(BasicLauncher):
         setup_globals()
         from attnprobe.core.errors import UserError
         from attnprobe.runs.launching import conclude, launch, places_of, planned
-        from attnprobe.runs.sweep_forecast import forecast_sweep
 
         assert self.hydra_context is not None
         assert self.config is not None
@@ -54,6 +53,8 @@ class PoolLauncher(BasicLauncher):
             if launcher.name == "inline":
                 return super().launch(job_overrides, initial_job_idx)
             if launcher.name == "forecast":
+                from attnprobe.runs.sweep_forecast import forecast_sweep
+
                 forecast_sweep(lambda overrides: load(base, list(overrides)), job_overrides, jobs)
                 return []
             waiting = sum(not job.done for job in jobs)

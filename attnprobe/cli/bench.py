@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnprobe.cli.main import Parser, answering
 from attnprobe.core.printing import WIDTH
+from attnprobe.findings.bench.presence import refuse_missing_bench
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +49,8 @@ def bench(arguments: Sequence[str]) -> None:
     """
     options = bench_parser().parse_args(arguments)
     with answering():
-        import pandas as pd
+        refuse_missing_bench(options.data)
+        import pandas as pd  # takes seconds, which a mistake need not wait for
 
         from attnprobe.findings.bench.folder import BenchFolder
         from attnprobe.results.writer import own_target
@@ -56,7 +58,6 @@ def bench(arguments: Sequence[str]) -> None:
         if options.output is not None:
             own_target(options.output)  # refused before the work rather than after it
         folder = BenchFolder.open(options.data)
-        # takes seconds, which a mistake need not wait for
         from attnprobe.findings.bench.judging import as_columns, judged, rates_by_kind
         from attnprobe.runs.bench import sources_of
 

@@ -1,9 +1,12 @@
-"""What a data set is called, where nobody names it."""
+"""What a data set is called, where nobody names it, and on the hub."""
 
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+"""What is published on the Hugging Face hub: OWNER/NAME."""
 
 
 def name_of_files(path: str | os.PathLike | Mapping[str, str] | None) -> str:

@@ -5,7 +5,6 @@ All of them give `datasets.Dataset`s.
 
 import itertools
 import os
-import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from attnprobe.data import rows
 from attnprobe.data.delimited import Quoting
 from attnprobe.data.dialect import FileFormat
 from attnprobe.data.local_files import DATA_DIR, SPLITS, files_of, read_file
+from attnprobe.data.naming import HUB_NAME
 from attnprobe.data.testbed import (
     RULES,
     TRANSDUCTIONS,
@@ -129,9 +129,6 @@ class DatasetSource(Source):
                 f"{', '.join(SPLITS)}"
             )
         return splits
-
-
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class HubSource(Source):

@@ -12,6 +12,17 @@ way, with a dataclass for each step:
 5. A renderer shows a `Card`, or the `Summary` of it.
 """
 
-from attnprobe.findings.table import findings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnprobe.findings.table import findings
 
 __all__ = ["findings"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `findings` when it is first used: the probes, whose claims it reads, import torch."""
+    if name in __all__:
+        return getattr(import_module("attnprobe.findings.table"), name)
+    raise AttributeError(f"module 'attnprobe.findings' has no attribute {name!r}")

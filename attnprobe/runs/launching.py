@@ -12,21 +12,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, WATCH, ended_by_signals
 from attnprobe.core.sanitise import visible
-from attnprobe.results.files import open_log
 
 GRACE_SECONDS = 10.0
 """How long a job may take to end before it is killed."""
@@ -224,6 +223,8 @@ class _Process:
     """
 
     def __init__(self, job: Job, environment: dict[str, str]) -> None:
+        from attnprobe.results.files import open_log
+
         heading = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(job.command)}\n"
         common = {
             # so that the last line of a log is the last that its job has printed
@@ -393,6 +394,8 @@ class _Submitted:
 
     def _poll_queue(self) -> int | None:
         """Status 1 for a job that left neither a result nor a trace in the queue."""
+        from attnprobe.results.files import open_log
+
         queue = self.cluster.queue()
         if queue is None or self.submitted.job_id in queue:
             self.last_seen = time.monotonic()
@@ -641,31 +644,62 @@ def planned(
         UserError: if a job has a mistake in its settings, which would end it; it is found before
             any job has begun.
     """
-    from attnprobe.runs.answers import answer
+    from attnprobe.core.references import check_references
+    from attnprobe.runs.plain_settings import check_plain_settings
 
     common: set[str] = set()
     if len(job_overrides) > 1:
         common = set(job_overrides[0]).intersection(*job_overrides[1:])
-    jobs = []
-    on_gpu = False
-    for number, overrides in enumerate(job_overrides, start=first):
+    names = []
+    configs = []
+    for overrides in job_overrides:
         differences = [override for override in overrides if override not in common]
         name = " ".join(differences) or "(as configured)"
-        try:
-            config = copy.deepcopy(load(list(overrides)))
-            jobs.append(_planned_job(config, overrides, number, name))
-        except (UserError, OmegaConfBaseException, HydraException) as raised:
-            message = answer(raised, list(overrides))
-            raise UserError(f"{message} (in the job {name}; no job was started)") from None
+        with _answering_job(name, overrides):
+            config = load(list(overrides))
+            settings = _without_hydra(config)
+            check_references(OmegaConf.to_container(settings))
+            # of every job, before the first that imports what takes seconds
+            if config.run is None:  # else most settings are that run's
+                check_plain_settings(settings)
+        names.append(name)
+        configs.append(config)
+
+    jobs = []
+    on_gpu = False
+    for place, (name, overrides) in enumerate(zip(names, job_overrides, strict=True)):
+        config = configs[place]
+        with _answering_job(name, overrides):
+            jobs.append(_planned_job(config, overrides, first + place, name))
         on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
     return jobs, on_gpu
+
+
+@contextmanager
+def _answering_job(name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """A mistake in a job's settings is one line that names the job."""
+    from attnprobe.runs.answers import answer
+
+    try:
+        yield
+    except (UserError, OmegaConfBaseException, HydraException) as raised:
+        message = answer(raised, list(overrides))
+        raise UserError(f"{message} (in the job {name}; no job was started)") from None
+
+
+def _without_hydra(config: DictConfig) -> DictConfig:
+    """A copy of a job's configuration without Hydra's part."""
+    settings = copy.deepcopy(config)
+    with open_dict(settings):
+        del settings["hydra"]
+    return settings
 
 
 def _planned_job(config: DictConfig, overrides: Sequence[str], number: int, name: str) -> Job:
     """One job of a sweep.
 
     Args:
-        config: its configuration; Hydra's part is removed from it.
+        config: its configuration, Hydra's part included.
         overrides: its command line.
         number: in the sweep.
         name: see `Job`.
@@ -678,9 +712,7 @@ def _planned_job(config: DictConfig, overrides: Sequence[str], number: int, name
 
     logs = Path(config.hydra.sweep.dir)
     options = options_of(config.hydra)
-    with open_dict(config):
-        del config["hydra"]
-    settings = constructible(config, list(overrides))
+    settings = constructible(_without_hydra(config), list(overrides))
     refuse_several_devices(config.trainer)
 
     stem = str(number)

@@ -3,12 +3,12 @@
 `attnprobe.runs.configuration` adds those that name classes, whose modules import torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.settings import (
@@ -20,7 +20,20 @@ from attnprobe.core.settings import (
     Whole,
     arguments,
     check_arguments,
+    check_value,
 )
+from attnprobe.models.pretrained.folder_checks import check_path
+from attnprobe.runs.declared_types import declared_types
+
+SECTIONS = {
+    "model": "attnprobe.runs.configuration.Stages",
+    "task": "attnprobe.runs.configuration.Task",
+    "trainer": "attnprobe.runs.configuration.Trainer",
+}
+"""Group → the class of its settings, where they do not name one themselves."""
+
+PRETRAINED = "attnprobe.models.pretrained."
+"""How the names of classes begin that read a checkpoint of `transformers`."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +93,54 @@ def check_plain_settings(config: DictConfig) -> None:
         except OmegaConfBaseException:
             continue
         check_arguments(kind.settings_place, values, kind)
+    groups = [str(group) for group, part in config.items_ex(False) if isinstance(part, DictConfig)]
+    # what probes and importances take from the other groups is named there
+    for group in sorted(groups, key=("probe", "importance").__contains__):
+        _check_parts(group, config[group])
+    if config.run is None:
+        _check_checkpoint(config.model)
+
+
+def _check_parts(place: str, part: DictConfig) -> None:
+    """Refuse a wrong plain value of the classes that a group of settings names.
+
+    Raises:
+        UserError: see `check_plain_settings`.
+    """
+    try:
+        settings = OmegaConf.to_container(part, resolve=True)
+    except OmegaConfBaseException:
+        return
+    for setting, value, kind in _declared(place, settings):
+        check_value(setting, value, kind)
+
+
+def _check_checkpoint(model: DictConfig) -> None:
+    """Refuse the path of a pretrained model, or of a pretrained encoder, at which nothing is.
+
+    Raises:
+        UserError: see `check_path`.
+    """
+    try:
+        settings = OmegaConf.to_container(model, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException:
+        return
+    assert isinstance(settings, dict)
+    encoder = settings.get("encoder")
+    reader = encoder if isinstance(encoder, dict) else settings
+    path = settings.get("path")
+    if isinstance(path, str) and str(reader.get("_target_")).startswith(PRETRAINED):
+        check_path(path)
+
+
+def _declared(place: str, settings: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Each plain value in a part with its setting's name and its type, where a file tells it."""
+    if not isinstance(settings, Mapping):
+        return
+    types = declared_types(str(settings.get("_target_", SECTIONS.get(place))))
+    for name, value in settings.items():
+        setting = f"{place}.{name}"
+        if isinstance(value, Mapping):
+            yield from _declared(setting, value)
+        elif name in types:
+            yield setting, value, types[name]

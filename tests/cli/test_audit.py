@@ -174,6 +174,20 @@ def test_files_columns_settings_and_options_are_answered_before_torch_is_there(
         (["run", "seed=abc"], "seed=abc: expected a whole number of at least 0"),
         (["run", "training.epochs=ten"], "training.epochs=ten: expected a whole number"),
         (["run", "on_finished=never"], "on_finished=never: expected error, skip"),
+        (["run", "probe.permutation.samples=0"], "probe.permutation.samples=0: expected a whole"),
+        (["run", "task.epsilon=2"], "task.epsilon=2: expected a number of at least 0"),
+        (["run", "model.width=x"], "model.width=x: expected a whole number of at least 1"),
+        (
+            ["run", "model=pretrained", "model.path=/nowhere", "training=none"],
+            "model.path=/nowhere: there is no such folder",
+        ),
+        (
+            ["run", "-m", "seed=1,abc"],
+            "seed=abc: expected a whole number of at least 0 and of at most 4294967295 "
+            "(in the job seed=abc; no job was started)",
+        ),
+        (["run", "-m", "probe.permutation.samples=0,1"], "probe.permutation.samples=0: expected"),
+        (["bench", "attention"], "bench holds no bench: expected a folder with models.parquet"),
         (["report", "nowhere"], "nowhere does not exist"),
         (["report"], "RUNS"),
         (["compare", "nowhere", "elsewhere"], "nowhere does not exist"),

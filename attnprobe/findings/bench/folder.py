@@ -21,10 +21,10 @@ import torch
 from jaxtyping import Bool, Float
 
 from attnprobe.core.errors import UserError
+from attnprobe.findings.bench.presence import MODELS, refuse_missing_bench
 from attnprobe.importance.word_swaps import KeptWords
 from attnprobe.results.files import write_atomically
 
-MODELS = "models.parquet"
 TEXTS = "texts"
 RUNS = "runs"
 HIGHEST = 2**16 - 1
@@ -178,12 +178,7 @@ class BenchFolder:
         Raises:
             UserError: no bench is there.
         """
-        if not (path / MODELS).is_file():
-            raise UserError(
-                f"{path} holds no bench: expected a folder with {MODELS}; unpack that of a "
-                f"release, or make one with `python -m research.bench make {path}`, and name it "
-                f"with --data"
-            )
+        refuse_missing_bench(path)
         return cls(path)
 
     def models(self, pattern: str = "*") -> list[BenchModel]:

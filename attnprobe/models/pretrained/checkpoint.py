@@ -12,9 +12,7 @@ from torch import nn
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError, reason_of
-from attnprobe.core.settings import nearest
 from attnprobe.data.pieces import TEXT, UNLIMITED, PieceReader, foreign
-from attnprobe.data.sources import HUB_NAME
 from attnprobe.models.pretrained.class_matching import (
     Matching,
     match_classes,
@@ -22,7 +20,7 @@ from attnprobe.models.pretrained.class_matching import (
     refuse_no_attention,
     refuse_prompt,
 )
-from attnprobe.models.pretrained.folder_checks import check_folder
+from attnprobe.models.pretrained.folder_checks import check_path
 from attnprobe.models.pretrained.heads import (
     classes_of_score,
     keep_labels_only,
@@ -125,7 +123,7 @@ def open_checkpoint(
     Raises:
         UserError: it is no classifier of these classes, or would need code of its own.
     """
-    _check_path(path)
+    check_path(path)
     with _quiet_transformers() as library:
         settings = _read(path, library.AutoConfig.from_pretrained, offline)
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
@@ -230,28 +228,13 @@ def open_encoder(path: str, *, offline: bool = False) -> tuple[Any, Any]:
     Raises:
         UserError: it cannot be opened, or would need code of its own.
     """
-    _check_path(path)
+    check_path(path)
     with _quiet_transformers() as library:
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
         _check_tokenizer(path, tokenizer)
         read = partial(library.AutoModel.from_pretrained, use_safetensors=True, dtype="float32")
         network = _read(path, read, offline)
     return tokenizer, network.eval()
-
-
-def _check_path(path: str) -> None:
-    """Refuse a folder that is missing, or whose files would do harm; a name on the hub may pass."""
-    folder = Path(path)
-    if folder.is_dir():
-        check_folder(folder)
-        return
-    looks_local = folder.parent.is_dir() or not HUB_NAME.fullmatch(path)
-    if "/" in path and looks_local and not folder.exists():
-        near = nearest(folder.name, [sibling.name for sibling in folder.parent.glob("*")])
-        raise UserError(
-            f"model.path={path}: there is no such folder{near}; expected one as save_pretrained "
-            f"writes it"
-        )
 
 
 def _check_tokenizer(path: str, tokenizer: Any) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.settings import nearest
+from attnprobe.data.naming import HUB_NAME
 
 INDEX = "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
@@ -20,6 +22,25 @@ MOST_LAYERS = 1000
 MOST_GROWTH = 1000
 """Characters that a tokenizer may make of one, before it cuts the text; a compatibility form (NFKC)
 makes 18."""
+
+
+def check_path(path: str) -> None:
+    """Refuse a folder that is missing, or whose files would do harm; a name on the hub may pass.
+
+    Raises:
+        UserError: see `check_folder`; or nothing is there.
+    """
+    folder = Path(path)
+    if folder.is_dir():
+        check_folder(folder)
+        return
+    looks_local = folder.parent.is_dir() or not HUB_NAME.fullmatch(path)
+    if "/" in path and looks_local and not folder.exists():
+        near = nearest(folder.name, [sibling.name for sibling in folder.parent.glob("*")])
+        raise UserError(
+            f"model.path={path}: there is no such folder{near}; expected one as save_pretrained "
+            f"writes it"
+        )
 
 
 def check_folder(folder: Path) -> None:
