@@ -25,7 +25,7 @@ from attnprobe.evidence.verdicts import Verdict
 from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
 from attnprobe.results.table import RANGES
 
-Column = Float[np.ndarray, " rows"]
+Column = Float[np.ndarray, " rows"] | pd.Series
 """A metric's number, or what is made of several, for each row of a wide table."""
 
 

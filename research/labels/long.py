@@ -60,7 +60,7 @@ def small_bert(input_size: int) -> PretrainedEncoder:
     with TemporaryDirectory() as folder:
         vocabulary = Path(folder, "vocab.txt")
         vocabulary.write_text("\n".join(pieces), encoding="utf-8")
-        transformers.BertTokenizerFast(str(vocabulary)).save_pretrained(folder)
+        transformers.BertTokenizer(str(vocabulary)).save_pretrained(folder)
         transformers.BertModel(config).save_pretrained(folder)
         return PretrainedEncoder(input_size, folder, window=WINDOW)
 
