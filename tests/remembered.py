@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 from hydra._internal import config_loader_impl as loader
+from hydra._internal.config_repository import ConfigRepository
 from hydra.core.override_parser.types import Override
 
 from attnprobe.runs.composition import CONFIGURATION
@@ -15,6 +16,28 @@ from attnprobe.runs.composition import CONFIGURATION
 PATHS = {"hydra.conf", str(CONFIGURATION), ""}
 """Where settings are that do not change: in Hydra itself and in conf/."""
 enabled = True
+
+
+def is_conf(repo: ConfigRepository) -> bool:
+    """Whether settings come from Hydra and conf/ alone."""
+    return enabled and {source.path for source in repo.sources} == PATHS
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Within it every file of settings is read and parsed once."""
+    files: dict[str, bytes] = {}
+    read = ConfigRepository.load_config
+
+    def read_once(repo: ConfigRepository, config_path: str) -> Any:
+        if not is_conf(repo):
+            return read(repo, config_path=config_path)
+        if config_path not in files:
+            files[config_path] = pickle.dumps(read(repo, config_path=config_path))
+        return pickle.loads(files[config_path])
+
+    with mock.patch.object(ConfigRepository, "load_config", read_once):
+        yield
 
 
 @contextmanager
@@ -27,13 +50,10 @@ def composing_once() -> Iterator[None]:
     create = loader.create_defaults_list
     compose = loader.ConfigLoaderImpl._compose_config_from_defaults_list
 
-    def is_conf(repo: Any) -> bool:
-        return enabled and {source.path for source in repo.delegate.sources} == PATHS
-
     def create_once(
         repo: Any, config_name: str, overrides_list: Sequence[Override], **options: Any
     ) -> Any:
-        if not is_conf(repo):
+        if not is_conf(repo.delegate):
             return create(repo, config_name=config_name, overrides_list=overrides_list, **options)
         groups = []
         settings = []
@@ -55,7 +75,7 @@ def composing_once() -> Iterator[None]:
         return defaults
 
     def compose_once(self: Any, defaults: Sequence[Any], repo: Any) -> Any:
-        if not is_conf(repo):
+        if not is_conf(repo.delegate):
             return compose(self, defaults=defaults, repo=repo)
         key = pickle.dumps(list(defaults))
         if key not in configs:
@@ -63,6 +83,7 @@ def composing_once() -> Iterator[None]:
         return pickle.loads(configs[key])
 
     with (
+        reading_once(),
         mock.patch.object(loader, "create_defaults_list", create_once),
         mock.patch.object(
             loader.ConfigLoaderImpl, "_compose_config_from_defaults_list", compose_once
