@@ -92,13 +92,17 @@ def _asked_importances(
 
 def _add_installed(importances: dict[str, Any], requests: Iterable[tuple[str, str]]) -> None:
     """Add the importances of installed packages that are asked for."""
+    absent: dict[str, str] = {}
+    for setting, name in requests:
+        if name not in importances:
+            absent.setdefault(name, setting)
+    if not absent:
+        return  # to look through all installed packages takes longer than all else here
     installed = {
         entry.name: entry.value.replace(":", ".")
         for entry in entry_points(group="attnprobe.importances")
     }
-    for setting, name in requests:
-        if name in importances:
-            continue
+    for name, setting in absent.items():
         if name not in installed:
             names = [*importances, *installed]
             raise UserError(
