@@ -4,6 +4,7 @@ import csv
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -15,6 +16,7 @@ import pytest
 import attnprobe
 from attnprobe.results.directory import RunDirectory
 from tests.models.pretrained.families import checkpoint
+from tests.small_runs import command_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lightning.md").read_text(encoding="utf-8")
 SCRIPT, PRETRAINED, OTHER_BATCHES, METRICS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
@@ -65,8 +67,13 @@ def folder(tmp_path_factory):
     (place / "on_two.py").write_text(ON_TWO)
     executed(place, sys.executable, "reviews.py")
     executed(place, sys.executable, "on_two.py")
-    command = COMMAND.replace("python -m", f"{sys.executable} -m").replace("\\\n", " ")
-    executed(place, "bash", "-c", command.strip() + " figures=false data.eval_batch_size=10")
+    words = shlex.split(COMMAND.replace("\\\n", " "))
+    assert words[:3] == ["python", "-m", "attnprobe"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(place)
+        done = command_line(place, *words[3:], "figures=false", "data.eval_batch_size=10")
+        sys.modules.pop("reviews", None)
+    assert done.returncode == 0, done.stderr
     return place
 
 

@@ -203,6 +203,7 @@ def test_no_text_leaves_every_word_out(make_run, tmp_path, capsys):
     assert not [path for path in (tmp_path / "report_files").iterdir() if "heatmaps" in path.name]
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     ("is_trained", "state"),
     [(False, "has not been trained"), (True, "is trained, and not examined")],
