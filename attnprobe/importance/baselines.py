@@ -122,10 +122,13 @@ class TrainingWords(Importance):
         )
 
     def scores(self, subject: Subject) -> Scores:
-        """The words' scores; of a table with a column per class that of the predicted one."""
-        table = self._table[0].to(subject.batch.ids.device)
-        column = subject.outputs.logits.argmax(-1, keepdim=True) if table.shape[1] > 1 else 0
-        return table[subject.batch.ids, column]
+        """The words' scores; those for the predicted class where each class has its own."""
+        ids = subject.batch.ids
+        table = self._table[0].to(ids.device)
+        if table.shape[1] == 1:
+            return table[ids, 0]
+        predicted_class = subject.outputs.logits.argmax(-1, keepdim=True)
+        return table[ids, predicted_class]
 
 
 class Idf(TrainingWords):

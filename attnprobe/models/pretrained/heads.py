@@ -121,7 +121,7 @@ def refuse_what_sees_ahead(network: Any, reader: PieceReader, pieces: Sequence[i
         pieces: that labels begin with.
 
     Raises:
-        UserError: the prompt does not fit, or what is predicted after it changes with what follows.
+        UserError: the prompt does not fit, or the prediction after it changes with a later piece.
     """
     prompt = _prompt_pieces(reader)
     network.eval()
