@@ -219,16 +219,21 @@ def pairs(count, n, seed_spread, *, generator):
 
 
 def settings_of_one_run():
-    for (name, (draw, truth)), n in product(ONE_RUN.items(), SIZES):
-        yield Setting(f"{name}, n = {n}", truth, partial(single, draw, n))
-    for (name, (more, less)), n in product(FLIPS.items(), SIZES):
-        yield Setting(f"flips {name}, n = {n}", more - less, partial(flips, more, less, n))
-    for (name, (draw, truth, measure)), times in product(REPEATED.items(), (1, 2, 5)):
-        ends = partial(repeated, draw, 60, times, measure)
-        yield Setting(f"{name}, 60 distinct texts, each {times} ×", truth, ends)
-    for (name, (draw, truth)), n in product(NEAR_THE_END.items(), (40, 200)):
-        ends = partial(repeated, draw, n, 1, partial(mean_of, ends=(0, 1)))
-        yield Setting(f"{name} within 0 to 1, n = {n}", truth, ends)
+    for name, (draw, truth) in ONE_RUN.items():
+        for n in SIZES:
+            yield Setting(f"{name}, n = {n}", truth, partial(single, draw, n))
+    for name, (more, less) in FLIPS.items():
+        for n in SIZES:
+            yield Setting(f"flips {name}, n = {n}", more - less, partial(flips, more, less, n))
+    for name, (draw, truth, measure) in REPEATED.items():
+        for times in (1, 2, 5):
+            ends = partial(repeated, draw, 60, times, measure)
+            yield Setting(f"{name}, 60 distinct texts, each {times} ×", truth, ends)
+    within_bounds = partial(mean_of, ends=(0, 1))
+    for name, (draw, truth) in NEAR_THE_END.items():
+        for n in (40, 200):
+            ends = partial(repeated, draw, n, 1, within_bounds)
+            yield Setting(f"{name} within 0 to 1, n = {n}", truth, ends)
 
 
 def settings_of_seeds():

@@ -148,9 +148,10 @@ def test_skill_without_meaning_is_0():
 
 
 def test_skill_between_null_and_best_is_a_ratio_of_means():
-    own = (NULL + BEST) / 2 + 0.1 * (NULL - RANDOM)
-    half = skill(own, NULL, BEST)
-    assert half.value == pytest.approx(((BEST - NULL) / 2 + 0.1 * (NULL - RANDOM)).mean() / GAIN)
+    noise = 0.1 * (NULL - RANDOM)
+    half = skill((NULL + BEST) / 2 + noise, NULL, BEST)
+    expected = ((BEST - NULL) / 2 + noise).mean() / GAIN
+    assert half.value == pytest.approx(expected)
     assert half.low < half.value < half.high
 
 

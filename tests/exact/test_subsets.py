@@ -91,10 +91,12 @@ def test_values_of_words_removed_and_of_words_kept_are_the_same():
 @pytest.mark.parametrize("word", range(4))
 def test_banzhaf_values_are_the_mean_over_all_sets(word):
     [value] = tables(1, 4, seed=3).tolist()
-    sets = [members for members in range(16) if not members >> word & 1]
-    gains = [value[members | 1 << word] - value[members] for members in sets]
-    mean = math.fsum(gains) / len(sets)
-    assert banzhaf_values(torch.tensor([value]))[0, word].item() == pytest.approx(mean, abs=1e-6)
+    itself = 1 << word
+    others = [members for members in range(16) if not members & itself]
+    gains = [value[members | itself] - value[members] for members in others]
+    expected = math.fsum(gains) / len(gains)
+    values = banzhaf_values(torch.tensor([value]))
+    assert values[0, word].item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])

@@ -65,10 +65,12 @@ def test_names_are_told_apart():
 
 
 def test_the_mass_is_the_weight_beyond_chance():
-    texts = token("", "", on_cues(), "", length=5).with_texts(3).written(0)
-    weights = [spread(5, np.flatnonzero(text.decides), 0.6) for text in texts]
-    assert mass(texts, weights) == pytest.approx((0.6 - 0.2) / 0.8)
-    assert mass(texts, [np.full(5, 0.2)] * 3) == pytest.approx(0)
+    construction = token(name="", source="", attend=on_cues(), expected="", length=5)
+    texts = construction.with_texts(3).written(0)
+    uniform = [np.full(5, 0.2)] * 3
+    on_deciding_words = [spread(5, np.flatnonzero(text.decides), 0.6) for text in texts]
+    assert mass(texts, uniform) == pytest.approx(0)
+    assert mass(texts, on_deciding_words) == pytest.approx((0.6 - 0.2) / 0.8)
 
 
 EASY = ("hard on the word", "shield: on the neighbours of the cue, never on it")

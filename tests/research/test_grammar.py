@@ -75,16 +75,21 @@ def label_of_strongest(words, rule):
     return max((int(level[1]), int(level[2])) for level in levels if level)[1]
 
 
+def inner_words(words, rule):
+    """The words of a text without those that every text begins and ends with."""
+    before, after = {"ends": (1, 1), "template": (3, 0)}.get(rule.surroundings, (0, 0))
+    return words[before : len(words) - after]
+
+
 def label_of_place(words, rule):
-    around = {"ends": (1, 1), "template": (3, 0)}.get(rule.surroundings, (0, 0))
-    inner = words[around[0] : len(words) - around[1]]
-    place = {"first": 0, "lead": 2, "middle": len(inner) // 2, "tail": -3, "last": -1}
-    return cues([inner[place[rule.position]]], "cue")[0]
+    inner = inner_words(words, rule)
+    places = {"first": 0, "lead": 2, "middle": len(inner) // 2, "tail": -3, "last": -1}
+    word = inner[places[rule.position]]
+    return cues([word], "cue")[0]
 
 
 def label_of_length(words, rule):
-    around = {"ends": 2, "template": 3}.get(rule.surroundings, 0)
-    return int(len(words) - around > sum(rule.length) // 2)
+    return int(len(inner_words(words, rule)) > sum(rule.length) // 2)
 
 
 def commonest(numbers):

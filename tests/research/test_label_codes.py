@@ -34,11 +34,15 @@ def test_every_model_of_planted_codes_can_be_composed(tmp_path, encoder, attenti
 
 
 def test_models_come_rule_by_rule_in_whole_draws():
-    order = list(models(MODELS, [0, 1]))
-    assert len({model.name for model in order}) == len(order) == 2 * 2 * len(RULES) * 5
-    first = order[: len(order) // len(RULES)]
-    assert {model.rule for model in first} == {next(iter(RULES))}
-    assert [model.draw for model in first] == sorted(model.draw for model in first)
+    draws = [0, 1]
+    order = list(models(MODELS, draws))
+    size_of_draw = len(MODELS) * len(ATTENTIONS)
+    assert len(order) == len(RULES) * len(draws) * size_of_draw
+    assert len({model.name for model in order}) == len(order)
+
+    first_rule = order[: len(draws) * size_of_draw]
+    assert {model.rule for model in first_rule} == {next(iter(RULES))}
+    assert [model.draw for model in first_rule] == [0] * size_of_draw + [1] * size_of_draw
 
 
 def share_of(answer):

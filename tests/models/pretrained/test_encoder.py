@@ -168,14 +168,16 @@ def test_neither_padding_nor_the_texts_beside_it_change_a_state():
         assert_close(states[row, content[row]], expected[0, is_word[0]])
 
 
-def test_every_piece_of_a_word_is_read_once_and_of_a_longer_one_than_a_window_what_is_in_it():
-    words = torch.tensor([-1, *[1] * 3, *[2] * 20, *[3] * 2, -1])
-    windows = windows_of_text(words, 10, 0.25)
-    read = torch.cat([window.word for window in windows]).tolist()
-    assert [read.count(number) for number in (1, 2, 3)] == [3, 8, 2]
-    assert all(len(window.place) == 10 for window in windows)
-    assert {int(window.place[0]) for window in windows} == {0}
-    assert {int(window.place[-1]) for window in windows} == {26}
+def test_every_piece_of_a_word_is_read_once_but_a_word_longer_than_a_window_is_cut():
+    word_of_piece = torch.tensor([-1, *[1] * 3, *[2] * 20, *[3] * 2, -1])
+    windows = windows_of_text(word_of_piece, 10, 0.25)
+    words_read = torch.cat([window.word for window in windows]).tolist()
+    # the second word has 20 pieces; beside the two special ones a window has room for 8
+    assert [words_read.count(word) for word in (1, 2, 3)] == [3, 8, 2]
+    for window in windows:
+        assert len(window.place) == 10
+        assert window.place[0] == 0
+        assert window.place[-1] == 26
 
 
 def labelled(recipe=None, **settings):
