@@ -17,14 +17,14 @@ from omegaconf.errors import OmegaConfBaseException
 from attnprobe import __version__
 from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError, as_typed
-from attnprobe.core.launchers import leave_other_launchers
+from attnprobe.core.launchers import is_worker, leave_other_launchers
 from attnprobe.core.printing import tell
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
 from attnprobe.core.references import check_references
 from attnprobe.core.sanitise import visible
 from attnprobe.runs.answers import answer, readable
 from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
-from attnprobe.runs.plain_settings import check_plain_settings
+from attnprobe.runs.plain_settings import check_plain_settings, refuse_page_of_several
 
 if TYPE_CHECKING:
     from attnprobe.runs.settings import Settings
@@ -159,6 +159,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     """
     with CLOCK.step("read the settings"):
         check_plain_settings(config)
+        if config.study is not None:
+            refuse_page_of_several(config)
         files_checked = _check_files(config)
     is_new = DRY_RUN or sweep or config.study is None
     if not is_new and _published_before(config):
@@ -174,17 +176,32 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     if config.study is not None:
         _carry_out_study(settings, overrides)
         return None
+    from attnprobe.results.writer import own_target
     from attnprobe.runs.launching import objective
     from attnprobe.runs.run import PHASES, examine
     from attnprobe.runs.studies import with_teacher
 
     if settings.config["teacher"] == "auto":
         settings = Settings.of(composed(with_teacher(overrides, composed)))
-    CLOCK.announce(PHASES)
+    page = None if config.page is None or is_worker() else Path(config.page)
+    if page is not None:
+        own_target(page)  # refused before the work rather than after it
+    CLOCK.announce(PHASES + (page is not None))
     directory = examine(settings, sweep=sweep)
     RESULTS.append(directory)
     _print_answer(directory, verbose=config.verbose)
+    if page is not None:
+        _write_page(directory, page)
     return objective(directory) if sweep else None
+
+
+def _write_page(directory: Path, page: Path) -> None:
+    """Write the page of a run, as `attnprobe report` does."""
+    from attnprobe.report.page.build import write_report
+
+    with CLOCK.step("write the page"):
+        write_report([directory], page)
+    print(visible(f"page: {page}"))
 
 
 def _check_files(config: DictConfig) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnprobe import __version__
+from attnprobe.report.page.build import write_report
 from tests.small_runs import SMALL, command_line
 
 TABLE = Path(__file__).parent / "data" / "reviews.csv"
@@ -21,6 +22,20 @@ def test_the_command_line_from_any_folder(tmp_path):
     assert "results: runs/testbed/average_additive-seed0-" in done.stdout
     assert "figures: " not in done.stdout  # figures=false
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]  # Hydra leaves nothing of its own
+
+    (directory,) = (tmp_path / "runs" / "testbed").glob("average_additive-seed0-*")
+    done = subprocess.run(
+        [*command, "page=here.html", "on_finished=skip"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\npage: here.html\n" in done.stdout
+    there = tmp_path / "there" / "here.html"
+    there.parent.mkdir()
+    write_report([directory], there)
+    assert (tmp_path / "here.html").read_bytes() == there.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -61,6 +76,9 @@ def test_the_command_line_from_any_folder(tmp_path):
             "data.text=评论: there is no such column",
         ),
         (["foo"], "foo: expected setting=value, such as seed=1"),
+        (["page=report"], "page=report: expected a name that ends in .html (such as report.html)"),
+        (["page=a.html", "+experiment=audit"], "page=a.html is of a single run: leave it out"),
+        (["page=a.html", "-m", "seed=0,1"], "page=a.html is of a single run: leave it out"),
         (["data=files", "data.path=nowhere.csv"], "nowhere.csv does not exist"),
         (
             ["hydra.output_subdir=.hydra"],

@@ -8,7 +8,7 @@ from pathlib import Path
 from attnprobe.core.clock import CLOCK, Step
 from attnprobe.core.errors import UserError
 from attnprobe.core.processes import answering_signals
-from attnprobe.report.page import MEGABYTES
+from attnprobe.report.page import MEGABYTES, PAGE_NAME, is_page_name
 from attnprobe.results.directory import refuse_missing
 
 
@@ -91,11 +91,8 @@ def _written(options: argparse.Namespace, step: Step) -> Path:
     Raises:
         UserError: if an option or a run cannot be used.
     """
-    if options.output.suffix.lower() not in (".html", ".htm"):
-        raise UserError(
-            f"--output={options.output}: expected a name that ends in .html, "
-            f"for example -o report.html"
-        )
+    if not is_page_name(options.output):
+        raise UserError(f"--output={options.output}: expected {PAGE_NAME}")
     if not options.megabytes > 0:
         raise UserError(
             f"--megabytes={options.megabytes:g}: expected a number above 0, "

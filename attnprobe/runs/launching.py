@@ -645,7 +645,7 @@ def planned(
             any job has begun.
     """
     from attnprobe.core.references import check_references
-    from attnprobe.runs.plain_settings import check_plain_settings
+    from attnprobe.runs.plain_settings import check_plain_settings, refuse_page_of_several
 
     common: set[str] = set()
     if len(job_overrides) > 1:
@@ -662,6 +662,7 @@ def planned(
             # of every job, before the first that imports what takes seconds
             if config.run is None:  # else most settings are that run's
                 check_plain_settings(settings)
+            refuse_page_of_several(settings)
         names.append(name)
         configs.append(config)
 

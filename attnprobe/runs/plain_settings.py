@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, Predicate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from attnprobe.core.errors import UserError
 from attnprobe.core.settings import (
     Checked,
     Name,
@@ -23,6 +24,7 @@ from attnprobe.core.settings import (
     check_value,
 )
 from attnprobe.models.pretrained.folder_checks import check_path
+from attnprobe.report.page import PAGE_NAME, is_page_name
 from attnprobe.runs.declared_types import declared_types
 
 SECTIONS = {
@@ -54,6 +56,7 @@ class PlainSettings(metaclass=Checked):
     trusted: Sequence[str] | str
     on_finished: Literal["error", "skip", "remeasure", "replace"] | None
     figures: bool
+    page: Annotated[str, Predicate(is_page_name), PAGE_NAME] | None
     verbose: bool
 
 
@@ -99,6 +102,19 @@ def check_plain_settings(config: DictConfig) -> None:
         _check_parts(group, config[group])
     if config.run is None:
         _check_checkpoint(config.model)
+
+
+def refuse_page_of_several(config: DictConfig) -> None:
+    """Refuse a page where each of several runs would write it, in a sweep or a study.
+
+    Raises:
+        UserError: one is asked for.
+    """
+    if config.page is not None:
+        raise UserError(
+            f"page={config.page} is of a single run: leave it out; a study writes a page of its "
+            f"own, and `attnprobe report {config.output} -o {config.page}` one of several runs"
+        )
 
 
 def _check_parts(place: str, part: DictConfig) -> None:

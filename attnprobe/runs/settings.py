@@ -32,6 +32,7 @@ RESUMED = {
     "logger",
     "launcher",
     "figures",
+    "page",
     "verbose",
     "on_finished",
     "trusted",
