@@ -35,7 +35,12 @@ def test_the_command_line_from_any_folder(tmp_path):
     there = tmp_path / "there" / "here.html"
     there.parent.mkdir()
     write_report([directory], there)
-    assert (tmp_path / "here.html").read_bytes() == there.read_bytes()
+    pages = []
+    for page in (tmp_path / "here.html", there):
+        text = page.read_text(encoding="utf-8").replace(f"{tmp_path}/", "").rpartition("<!--")[0]
+        pages.append(re.sub(r"on [\d-]+ \d\d:\d\d UTC", "", text))  # when it was written
+    assert len(pages[0]) > 10_000
+    assert pages[0] == pages[1]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +83,6 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["foo"], "foo: expected setting=value, such as seed=1"),
         (["page=report"], "page=report: expected a name that ends in .html (such as report.html)"),
         (["page=a.html", "+experiment=audit"], "page=a.html is of a single run: leave it out"),
-        (["page=a.html", "-m", "seed=0,1"], "page=a.html is of a single run: leave it out"),
         (["data=files", "data.path=nowhere.csv"], "nowhere.csv does not exist"),
         (
             ["hydra.output_subdir=.hydra"],

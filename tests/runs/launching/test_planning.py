@@ -87,6 +87,7 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         ("run=3", "no run of attnprobe there"),  # a number until it is a path
         ("model/attention=imposed", "learns from a teacher"),
         ("trainer.devices=2", "trainer.devices=2 in a sweep"),
+        ("page=a.html", "page=a.html is of a single run: leave it out"),
     ],
 )
 def test_a_mistake_in_one_job_is_found_before_any_begins(mistake, message):
