@@ -287,7 +287,7 @@ class Clock:
         steps = list(self.steps)
         phase = ""
         if steps and steps[0].has_phases and steps[0].total is not None:
-            phase = f"{steps[0].done + 1:.0f} of {steps[0].total:.0f} "
+            phase = f"{_phase_of_phases(steps[0], has_begun=len(steps) > 1)} "
         head = f"[{clock_time(self.elapsed):>5}] {phase}"
         tail = self._left_in_words(steps)
         return (head + _shortened(self._places, width - len(head) - len(tail)) + tail)[:width]
@@ -356,6 +356,21 @@ class Clock:
                 yield
         finally:
             self.is_shown = False
+
+
+def _phase_of_phases(command: Step, *, has_begun: bool) -> str:
+    """Which phase is going on, or comes next, such as `3 of 7`.
+
+    Args:
+        command: the outermost step, whose number of phases is known.
+        has_begun: a phase is going on. One that was not planned makes one phase more; after the
+            last one it is still that.
+    """
+    number = command.done + 1
+    total = command.total or 0
+    if has_begun:
+        total = max(total, number)
+    return f"{min(number, total):.0f} of {total:.0f}"
 
 
 def _shortened(places: Sequence[str], width: int) -> str:

@@ -1,8 +1,9 @@
 """From the rows of a source to tokenised examples: columns are read, empty cells are counted."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import datasets
@@ -61,6 +62,10 @@ class _Words:
     question: Sequence[str] | None = None
     segment: Int[np.ndarray, " tokens"] | None = None
     passages: Passages | None = None
+
+
+REMEMBERED_TEXTS = 16
+"""Rows of one text follow each other, so that the tokens of a few texts are enough to keep."""
 
 
 @dataclass(frozen=True)
@@ -263,10 +268,18 @@ class Reader:
             row["slice"] = rows.canonical(cells["slice"]) or ""
         return row
 
+    def _tokens_of(self, text: str | list[str]) -> tuple[list[str], list[int] | None]:
+        """As `TextRules.read`; a text with many labels or questions is tokenised once."""
+        return self._read_string(text) if isinstance(text, str) else self.rules.read(text)
+
+    @cached_property
+    def _read_string(self) -> Callable[[str], tuple[list[str], list[int] | None]]:
+        return lru_cache(REMEMBERED_TEXTS)(self.rules.read)
+
     def _words(self, cells: Mapping[str, Any], where: str) -> _Words:
         """The words of a text and its question, or of a pair of texts."""
         text = self.checked(cells["text"], where)
-        tokens, sentence = self.rules.read(text)
+        tokens, sentence = self._tokens_of(text)
         if not tokens:
             raise RowLeftOut("text is empty")
         passages = None
@@ -283,7 +296,7 @@ class Reader:
             return _Words(tokens, sentence, passages=passages)
 
         second_text = self.checked(cells["text2"], where, "text2")
-        second, second_sentence = self.rules.read(second_text)
+        second, second_sentence = self._tokens_of(second_text)
         if not second:
             raise RowLeftOut("text2 is empty")
         if second_sentence is not None:

@@ -33,6 +33,15 @@ def test_a_line_says_phase_what_is_done_and_what_is_left(clock, time):
     assert line == "[ 1:20] 2 of 3 train the model 2/8 epochs; 3 min left of this"
 
 
+def test_no_phase_is_beyond_the_last_and_one_that_was_not_planned_counts(clock):
+    with clock.phases("", 1):
+        with clock.step("train"):
+            assert clock.line() == "[ 0:00] 1 of 1 train"
+        assert clock.line() == "[ 0:00] 1 of 1 at work"
+        with clock.step("decide"):
+            assert clock.line() == "[ 0:00] 2 of 2 decide"
+
+
 def test_the_first_command_of_a_process_began_with_it(clock, time, monkeypatch):
     monkeypatch.setattr(module, "seconds_of_process", lambda: 7.0)
     clock.begin_with_process()

@@ -5,6 +5,7 @@ from attnprobe import UserError
 from attnprobe.data.labels import LabelSource
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import Source
+from attnprobe.data.text import TextRules
 
 TEXTS = [
     ("one", ["a", "b"]),
@@ -178,6 +179,21 @@ def test_rows_of_one_text_stay_in_one_split_and_share_a_number():
     assert set(data.sizes) == {"train", "validation", "test"}
     assert len(split_of_text) == 40
     assert all(len(places) == 1 for places in split_of_text.values())
+
+
+def test_a_text_is_tokenised_once_for_all_its_labels(monkeypatch):
+    tokenised = []
+    read = TextRules.read
+
+    def counting(rules, text):
+        tokenised.append(text)
+        return read(rules, text)
+
+    monkeypatch.setattr(TextRules, "read", counting)
+    data = data_of(MANY, others=None)
+    data.setup()
+    assert sum(map(len, data.splits.values())) == 40 * 3
+    assert sorted(tokenised) == sorted(text for text, _ in MANY)
 
 
 def texts_of(part):
