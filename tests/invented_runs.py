@@ -90,7 +90,7 @@ def invented_run(
     pq.write_table(table, directory / "examples/test.parquet")
 
     (directory / "config.yaml").write_text(
-        f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n"
+        f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n", encoding="utf-8"
     )
     manifest = {"run_id": name, "tables": {probe: {} for probe in probes}}
     if names:

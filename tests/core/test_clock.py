@@ -199,7 +199,9 @@ def test_short_work_shows_nothing_without_a_terminal():
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_has_one_live_line_and_it_is_gone_at_the_end():
+def test_a_terminal_has_one_live_line_and_it_is_gone_at_the_end(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has none
+
     class Terminal(io.StringIO):
         def isatty(self):
             return True

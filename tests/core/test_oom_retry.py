@@ -83,7 +83,7 @@ def check_same_numbers(directory, whole):
 
 
 def halved_batches(directory):
-    return json.loads((directory / "manifest.json").read_text())["halved_batches"]
+    return json.loads((directory / "manifest.json").read_text("utf-8"))["halved_batches"]
 
 
 def test_a_probe_of_many_samples_takes_few_texts_at_a_time_with_the_same_numbers(
