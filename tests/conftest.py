@@ -4,7 +4,6 @@ nothing for them.
 Two switches, for `make test-anywhere`: OMP_NUM_THREADS (1 unless set), and ATTNPROBE_TEST_ONEDNN=0,
 which turns oneDNN off."""
 
-import gc
 import os
 import random
 import sys
@@ -117,13 +116,6 @@ def pytest_collection_modifyitems(items):
         )
         if longer or "driver" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
-
-
-def pytest_collection_finish():
-    """Take what is imported by now, which stays to the end, out of the garbage collector's rounds:
-    each round through all of it takes a quarter of a second."""
-    gc.collect()
-    gc.freeze()
 
 
 def modules_of(item):
