@@ -75,7 +75,7 @@ def test_classes_are_listed_by_name_unless_they_are_many_and_markup_is_printed_n
     )
 
 
-def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
+def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run, monkeypatch):
     results = read_results(make_run(data="фильмы"))
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
@@ -86,6 +86,7 @@ def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
     assert f"results: runs/{'long/' * 60}\n" in text
     terminal = io.StringIO()
     terminal.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has no colours
     print_summary(compare(results), stream=terminal)
     assert "\x1b[" in terminal.getvalue()
 
