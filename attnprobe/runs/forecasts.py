@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from attnprobe.core.batch import Batch
-from attnprobe.core.clock import CLOCK, TimeIsUp
+from attnprobe.core.clock import CLOCK, TimeIsUp, seconds_of_process
 from attnprobe.core.printing import tell
 from attnprobe.core.sanitise import duration
 from attnprobe.data.batching import TextSplit
@@ -64,6 +64,8 @@ MAX_SECONDS = 15.0
 """If the batches of all groups would take longer, a study times the small batch alone."""
 FIGURES = 4
 """Small figures that a study times."""
+PAGE_SECONDS = 8.0
+"""Processor time of a page besides its figures, in seconds: its modules, texts and playground."""
 COST_OF_FIGURE = 3.5
 """Cost of a page's figure, in small figures: it is larger, with claims, tables and texts beside it.
 """
@@ -319,9 +321,18 @@ def measured_costs(config: DictConfig) -> Costs:
         device=device,
         each=preparing,
         figure=figure,
+        page=PAGE_SECONDS * slowness(),
         shares=shares,
         answering=answering,
     )
+
+
+def slowness() -> float:
+    """Seconds of the clock for a second of this process's own work so far; 1 or more.
+
+    Other work on the machine makes it larger.
+    """
+    return max(1.0, seconds_of_process() / process_time())
 
 
 def _answering_cost(settings: Settings, model: TrainedModel, data: TextDataModule) -> float:
@@ -387,9 +398,9 @@ def _probing_cost(
 
 
 def _figure_cost() -> float:
-    """Seconds for one figure of a page.
+    """Seconds for one figure of a page: the median of a few, as other work will go on.
 
-    The least of a few: the first one loads the fonts, and other work on the machine adds to any.
+    The first one, which loads the fonts, is left out.
     """
     seconds = []
     for _ in range(FIGURES):
@@ -400,7 +411,7 @@ def _figure_cost() -> float:
             for kind in ("svg", "pdf"):
                 figure.savefig(BytesIO(), format=kind)
         seconds.append(perf_counter() - start)
-    return COST_OF_FIGURE * min(seconds)
+    return COST_OF_FIGURE * median(seconds[1:])
 
 
 def seconds_per_text(

@@ -14,7 +14,7 @@ from attnprobe.findings.studies.base import Costs, already_answered, read_study
 from attnprobe.importance.base import Subject
 from attnprobe.probes.faithfulness import Faithfulness
 from attnprobe.results.directory import RunDirectory
-from attnprobe.runs import studies
+from attnprobe.runs import forecasts, studies
 from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.run import fit, run
 from attnprobe.runs.settings import Settings
@@ -271,6 +271,24 @@ def test_the_page_is_never_kept_all_of_the_time():
     plan = audit.plan(lambda changes: composed(*changes), lambda _: replace(COSTS, figure=60.0))
     assert plan.page == 48
     assert plan.seconds < 240
+
+
+def test_the_page_has_its_own_time_besides_that_of_its_figures():
+    def kept(**costs):
+        audit = Audit(probes=("permutation", "skill"), minutes=4)
+        measured = replace(COSTS, **costs)
+        return audit.plan(lambda changes: composed(*changes), lambda _: measured).page
+
+    assert kept(figure=0.0, page=20.0) == 20
+    assert kept(figure=1.0, page=20.0) == kept(figure=1.0) + 20
+
+
+def test_the_slowness_of_a_machine_is_what_it_takes_for_a_second_of_work(monkeypatch):
+    monkeypatch.setattr(forecasts, "process_time", lambda: 10.0)
+    monkeypatch.setattr(forecasts, "seconds_of_process", lambda: 35.0)
+    assert forecasts.slowness() == 3.5
+    monkeypatch.setattr(forecasts, "seconds_of_process", lambda: 6.0)  # several threads
+    assert forecasts.slowness() == 1
 
 
 def test_tests_come_in_order_of_worth():

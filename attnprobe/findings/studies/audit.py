@@ -210,7 +210,8 @@ class Audit(Study):
             if probe in self.probes
             for drawing in reading.drawings
         ]
-        return min(costs.figure * (len(drawings) + OWN_FIGURES), PAGE_SHARE * self.limit)
+        figures = costs.figure * (len(drawings) + OWN_FIGURES)
+        return min(costs.page + figures, PAGE_SHARE * self.limit)
 
     def trainings(self, seed: int) -> int:
         """Every seed with learned and with uniform attention."""

@@ -89,6 +89,7 @@ class Costs:
         device: where this was measured.
         each: for a run to begin: reading its data, building its model.
         figure: for one figure of a page.
+        page: for what a page takes besides its figures.
         shares: probe → its share of `probing`, 0 to 1.
         answering: per test example, the probes of `ANSWERING` alone; infinite where the time was up
             before they were timed, or there are none.
@@ -100,6 +101,7 @@ class Costs:
     device: str
     each: float = 0.0
     figure: float = 0.0
+    page: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
     answering: float = math.inf
 
