@@ -48,7 +48,8 @@ class SoftmaxAccumulator:
     Positions wait until there are many: a few long operations instead of many short ones.
 
     Attributes:
-        top: any finite score for a start, best the largest that is to be expected.
+        top: any finite score for a start that none of the positions is far below: their weights
+            would be lost beside it.
         sums: of the weights relative to it, and of the weighted values; 0 at first.
     """
 
@@ -177,8 +178,11 @@ class Recombination:
         """
         as_value = value_layer(self.classifier.decoder, outputs.hidden)
         example, removed = batch.content.nonzero(as_tuple=True)
-        top = outputs.scores.double().amax(1)[example]
-        changed = SoftmaxAccumulator(top, top.new_zeros(len(top), len(as_value.bias) + 1))
+        # not the text's largest score: it may be that of the word which is gone
+        lowest = outputs.scores.new_full(
+            (len(example),), torch.finfo(torch.float64).min, dtype=torch.float64
+        )
+        changed = SoftmaxAccumulator(lowest, lowest.new_zeros(len(lowest), len(as_value.bias) + 1))
         extent = self._accumulate(changed, batch, outputs, as_value)
 
         weights, means = _outside(extent, batch, outputs, as_value)
