@@ -167,7 +167,7 @@ class Kind:
         if self.intervals:
             parts.append(f"the published value lies in {self.inside} of {self.intervals} intervals")
         if self.of_two_seeds:
-            parts.append(f"{self.of_two_seeds} are of two seeds, and would hold nearly any value")
+            parts.append(f"{self.of_two_seeds} intervals of two seeds are not counted")
         if self.pairs:
             parts.append(
                 f"two models are in the published order in {self.same_order} of {self.pairs} pairs"

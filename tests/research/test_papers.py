@@ -263,7 +263,7 @@ def test_that_a_published_value_lies_in_an_interval_of_two_seeds_is_not_counted(
     two, inside_two = seen_in(2, 0.04)
     assert inside_two > 0.5
     assert (two.intervals, two.inside, two.of_two_seeds) == (0, 0, 400)
-    assert "400 are of two seeds" in str(two)
+    assert "400 intervals of two seeds are not counted" in str(two)
     three, inside_three = seen_in(3, 0.04)
     assert inside_three < 0.3
     assert (three.intervals, three.inside) == (400, round(400 * inside_three))
