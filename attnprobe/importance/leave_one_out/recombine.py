@@ -37,6 +37,8 @@ that shows."""
 
 LEAST_WEIGHT = 1e-200
 """Sum of weights relative to the text's largest one, below which they are summed by themselves."""
+LOWEST = torch.finfo(torch.float64).min
+"""Score that every position's exceeds, however far it is below the text's largest one."""
 LOST_AT_ONCE = 64
 """Shortened texts of which that is done at a time."""
 
@@ -48,9 +50,8 @@ class SoftmaxAccumulator:
     Positions wait until there are many: a few long operations instead of many short ones.
 
     Attributes:
-        top: any finite score for a start that none of the positions is far below: their weights
-            would be lost beside it.
-        sums: of the weights relative to it, and of the weighted values; 0 at first.
+        top: the largest score so far.
+        sums: of the weights relative to it, and of the weighted values.
     """
 
     LIMIT: ClassVar[int] = 2**20
@@ -59,6 +60,12 @@ class SoftmaxAccumulator:
     sums: Float[Tensor, "texts values_and_1"]
     waiting: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     count: int = 0
+
+    @classmethod
+    def empty(cls, texts: int, values: int, device: torch.device) -> "SoftmaxAccumulator":
+        """One without a position; the lowest finite score is below all that come."""
+        top = torch.full((texts,), LOWEST, dtype=torch.float64, device=device)
+        return cls(top, top.new_zeros(texts, values + 1))
 
     def add(
         self,
@@ -178,11 +185,7 @@ class Recombination:
         """
         as_value = value_layer(self.classifier.decoder, outputs.hidden)
         example, removed = batch.content.nonzero(as_tuple=True)
-        # not the text's largest score: it may be that of the word which is gone
-        lowest = outputs.scores.new_full(
-            (len(example),), torch.finfo(torch.float64).min, dtype=torch.float64
-        )
-        changed = SoftmaxAccumulator(lowest, lowest.new_zeros(len(lowest), len(as_value.bias) + 1))
+        changed = SoftmaxAccumulator.empty(len(example), len(as_value.bias), example.device)
         extent = self._accumulate(changed, batch, outputs, as_value)
 
         weights, means = _outside(extent, batch, outputs, as_value)

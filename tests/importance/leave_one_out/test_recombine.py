@@ -58,7 +58,7 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limi
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
     expected = means_under(scores, values)
     for cut in (0, 4, 9):
-        part = SoftmaxAccumulator(scores[:, 0].clone(), torch.zeros(3, 3).double())
+        part = SoftmaxAccumulator.empty(3, 2, scores.device)
         positions = cut + torch.randperm(9 - cut, generator=generator)
         for position in positions.tolist():
             text = torch.randperm(3, generator=generator)
