@@ -39,6 +39,8 @@ STORED: dict[str, type] = {
 MAY_BE_MISSING = ("sentence", "annotators", "segment")
 """What not every text has to have; texts without it are not counted. Few texts have several
 annotators."""
+REMEMBERED_TEXTS = 16
+"""Rows of one text follow each other, so that the tokens of a few texts are enough to keep."""
 
 
 class RowLeftOut(Exception):
@@ -62,10 +64,6 @@ class _Words:
     question: Sequence[str] | None = None
     segment: Int[np.ndarray, " tokens"] | None = None
     passages: Passages | None = None
-
-
-REMEMBERED_TEXTS = 16
-"""Rows of one text follow each other, so that the tokens of a few texts are enough to keep."""
 
 
 @dataclass(frozen=True)

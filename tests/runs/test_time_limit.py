@@ -155,17 +155,29 @@ def test_planning_ends_after_its_share_of_the_time(monkeypatch, time):
     assert planned("training.epochs=0").rows == {"test": 50}
 
 
-def test_as_many_rows_are_trained_on_as_leave_time_for_the_first_test(monkeypatch):
-    """On a busy machine 2,000 rows once took all of four minutes, and nothing was answered."""
-    clock = Clock(now=lambda: 80.0)
-    clock.steps = [Step("audit", began=0.0)]
-    monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
-    rows = {"train": 3400, "validation": 600, "test": 1000}
+ROWS = {"train": 3400, "validation": 600, "test": 1000}
 
-    def planned(training, *settings):
-        costs = Costs(rows, training, math.inf, "cpu", each=12.0, figure=60.0)
+
+@pytest.fixture
+def planned_after(monkeypatch):
+    """Plans an audit of four minutes so many seconds after it began, with these costs."""
+
+    def plan(seconds, costs, *settings):
+        clock = Clock(now=lambda: seconds)
+        clock.steps = [Step("audit", began=0.0)]
+        monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
         audit = Audit(probes=("swaps", "skill"), minutes=4)
         return audit.plan(lambda changes: composed(*settings, *changes), lambda _: costs)
+
+    return plan
+
+
+def test_as_many_rows_are_trained_on_as_leave_time_for_the_first_test(planned_after):
+    """On a busy machine 2,000 rows once took all of four minutes, and nothing was answered."""
+
+    def planned(training, *settings):
+        costs = Costs(ROWS, training, math.inf, "cpu", each=12.0, figure=60.0)
+        return planned_after(80.0, costs, *settings)
 
     plan = planned(0.01, "training.epochs=8")
     # 240 s less 80, the page's 48 and the 12 in which the run begins; 0.08 s for each row
@@ -211,19 +223,12 @@ def test_the_test_that_the_answer_goes_by_is_timed_first_and_alone(monkeypatch, 
     assert costs.probing == math.inf
 
 
-def test_the_answer_has_as_many_test_rows_as_it_has_time_for(monkeypatch):
+def test_the_answer_has_as_many_test_rows_as_it_has_time_for(planned_after):
     """Fifty texts once were all where the time was enough for four times as many."""
-    clock = Clock(now=lambda: 60.0)
-    clock.steps = [Step("audit", began=0.0)]
-    monkeypatch.setattr("attnprobe.findings.studies.audit.CLOCK", clock)
-    rows = {"train": 3400, "validation": 600, "test": 1000}
 
     def test_rows(answering, *settings):
-        costs = Costs(rows, 0.01, math.inf, "cpu", each=12.0, answering=answering)
-        audit = Audit(probes=("swaps", "skill"), minutes=4)
-        return audit.plan(lambda changes: composed(*settings, *changes), lambda _: costs).rows[
-            "test"
-        ]
+        costs = Costs(ROWS, 0.01, math.inf, "cpu", each=12.0, answering=answering)
+        return planned_after(60.0, costs, *settings).rows["test"]
 
     # 240 s less 60 and the 12 in which the run begins; half of what four tenths for the training
     # leave, and four times as many passes as were timed
