@@ -19,7 +19,7 @@ from attnprobe.evidence.statistics import (
     pseudovalues,
     ratio_of,
     resampled_runs,
-    wilson,
+    wilson_of_runs,
 )
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
@@ -99,15 +99,14 @@ class Evidence:
         return replace(evidence, low=bounded.low, high=bounded.high)
 
     @classmethod
-    def of_share(cls, values: Any) -> "Evidence":
-        """The mean of values from 0 to 1 as a share, with Wilson's interval.
+    def of_share(cls, values: Float[np.ndarray, "runs texts"]) -> "Evidence":
+        """The mean of values from 0 to 1 as a share, with Wilson's interval over texts and runs.
 
         Args:
-            values: `[examples]`; NaN values are left out.
+            values: the same texts in every run; texts that are NaN in all of them are left out.
         """
-        sample = np.asarray(values, np.float64)
-        sample = sample[~np.isnan(sample)]
-        return cls(*wilson(sample.sum(), len(sample)), n=len(sample))
+        texts = int((~np.isnan(values)).any(0).sum())
+        return cls(*wilson_of_runs(values), n=texts)
 
     @classmethod
     def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"]) -> "Evidence":
@@ -329,20 +328,22 @@ def mean_of(
 def share_of(*metrics: str, value: Callable[..., np.ndarray] = lambda column: column) -> Measure:
     """As `mean_of` for values that are 1 or 0: their share, with Wilson's interval."""
     return of_examples(
-        metrics, lambda rows, *columns: Evidence.of_share(over_seeds(rows, value(*columns)))
+        metrics, lambda rows, *columns: Evidence.of_share(by_run(rows, value(*columns)))
     )
 
 
 def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
     """As `mean_of` for paired differences of values that are 1 or 0, with Tango's score interval.
 
-    Fractions (of several seeds, or several random items) have the bootstrap's.
+    Several seeds, and fractions (of several random items), have the bootstrap's, over examples and
+    seeds.
     """
 
     def reduce(rows: pd.DataFrame, *columns: np.ndarray) -> Evidence:
-        sample = over_seeds(rows, value(*columns)).dropna().to_numpy()
-        if not np.isin(sample, (-1, 0, 1)).all():
-            return Evidence.of(sample).within(-1, 1)
+        values = by_run(rows, value(*columns))
+        sample = values[0][~np.isnan(values[0])]
+        if len(values) > 1 or not np.isin(sample, (-1, 0, 1)).all():
+            return Evidence.of_runs(values).within(-1, 1)
         more = int((sample > 0).sum())
         less = int((sample < 0).sum())
         difference = paired_difference(more, less, len(sample))

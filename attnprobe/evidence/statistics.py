@@ -482,6 +482,30 @@ def wilson(count: float, n: int, method: str = "wilson") -> Interval:
     return Interval(float(count / n), float(ends.low), float(ends.high))
 
 
+def wilson_of_runs(values: Float[np.ndarray, "runs texts"]) -> Interval:
+    """Mean over runs of the share of the same texts, with an interval over texts and runs together.
+
+    Its half widths are Wilson's, for as many texts as there are, and Student's, of the mean of the
+    runs' shares; they are independent and add up as squares do.
+
+    Args:
+        values: from 0 to 1; a text that is NaN in every run is left out.
+
+    Returns:
+        Wilson's interval where there is one run; NaN where there is no text.
+    """
+    defined = ~np.isnan(values).all(0)
+    of_texts = np.nanmean(values[:, defined], 0)
+    if len(values) == 1 or not len(of_texts):
+        return wilson(float(of_texts.sum()), len(of_texts))
+
+    share, low, high = _wilson_of_share(float(of_texts.mean()), len(of_texts))
+    half = students_half_width(np.nanmean(values[:, defined], 1))
+    below = float(np.hypot(share - low, half))
+    above = float(np.hypot(high - share, half))
+    return Interval(share, max(0.0, share - below), min(1.0, share + above))
+
+
 def wilson_of_clusters(
     is_hit: Bool[np.ndarray, " rows"], cluster: Int[np.ndarray, " rows"]
 ) -> Interval:

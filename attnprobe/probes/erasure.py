@@ -27,10 +27,10 @@ from attnprobe.evidence.evidence import (
     Evidence,
     Measure,
     as_truth,
+    by_run,
     flips_of,
     least,
     mean_of,
-    over_seeds,
     share_of,
 )
 from attnprobe.evidence.statistics import rank_biserial
@@ -599,8 +599,7 @@ def _compared(rows: pd.DataFrame, first: str, second: str) -> dict[str, object]:
     needed = np.where(np.isnan(count), more_than_any, count)
     rival_needed = np.where(np.isnan(rival_count), more_than_any, rival_count)
 
-    # several seeds are no further texts
-    fewer = Evidence.of_share(over_seeds(rows, needed < rival_needed))
+    fewer = Evidence.of_share(by_run(rows, needed < rival_needed))
     return {
         "needs fewer": fewer.value,
         "low": fewer.low,

@@ -24,6 +24,7 @@ from attnprobe.evidence.statistics import (
     parts_of,
     ratio_of,
     resampled_runs,
+    wilson_of_runs,
 )
 from attnprobe.results.pivot import REPEATS
 
@@ -184,6 +185,17 @@ def seeds(count, n, seed_spread, text_spread, noise, failing=0.0, *, generator):
     return resampled_runs(parts_of(values), ratio_of)[1:]
 
 
+def share_of_seeds(count, n, seed_spread, *, generator):
+    """A share of texts in several runs: texts are easy or hard in all of them, runs lucky or not.
+
+    On average a half of the texts are hits.
+    """
+    luck = generator.normal(0, seed_spread, (count, 1))
+    hardness = generator.normal(0, 1, n)
+    values = (hardness + luck + generator.normal(0, 0.5, (count, n)) > 0).astype(float)
+    return wilson_of_runs(values)[1:]
+
+
 def f1_difference(count, n, persistent, *, generator):
     """F1 of two architectures that are as good as each other, on one test set.
 
@@ -240,6 +252,9 @@ def settings_of_seeds():
     for count, spread in product((3, 9), (0.0, 0.02, 0.1)):
         ends = partial(seeds, count, 400, spread, 0.3, 0.3)
         yield Setting(f"{count} seeds, spread {spread}, n = 400", 0.0, ends)
+    for count, spread in product((2, 3, 9), (0.0, 0.1, 0.5)):
+        ends = partial(share_of_seeds, count, 200, spread)
+        yield Setting(f"share, {count} seeds, spread {spread}, n = 200", 0.5, ends)
     for count in (3, 5, 9):
         ends = partial(seeds, count, 400, 0.01, 0.3, 0.3, 0.1)
         yield Setting(f"{count} seeds, one in ten fails, n = 400", 0.0, ends)

@@ -111,6 +111,14 @@ def test_flips_have_a_score_interval():
     assert (flips.low, flips.high) == paired_difference(30, 10, 100)[1:]
 
 
+def test_flips_of_several_seeds_have_an_interval_over_seeds_too():
+    runs = [np.roll(FLIPS, 10 * number) for number in range(3)]  # each run flips other texts
+    tables = [table(name, a=flips) for name, flips in zip("rst", runs, strict=True)]
+    flips = flips_of("a", value=np.array)(pd.concat(tables))
+    assert flips == Evidence.of_runs(np.stack(runs)).within(-1, 1)
+    assert flips.n == 100
+
+
 def test_fractions_of_flips_have_the_bootstraps_interval():
     halves = flips_of("a", value=np.array)(table(a=FLIPS / 2))
     assert halves == Evidence.of(FLIPS / 2)
@@ -257,6 +265,23 @@ def test_few_examples_decide_nothing():
 def test_a_share_has_wilsons_interval():
     share = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
     assert (share.value, share.low, share.high) == wilson(12, 16)
+
+
+def test_a_share_in_several_runs_is_of_the_same_texts_and_knows_the_spread_between_runs():
+    hits = {"r": [1.0] * 12 + [0.0] * 4, "s": [1.0] * 10 + [0.0] * 6, "t": [1.0] * 14 + [0.0] * 2}
+    tables = [table(run, a=values) for run, values in hits.items()]
+    share = share_of("a")(pd.concat(tables))
+    of_texts = wilson(12, 16)
+    student = stats.t.ppf(0.975, 2) * np.std([12, 10, 14], ddof=1) / 16 / np.sqrt(3)
+    assert (share.value, share.n) == (0.75, 16)
+    assert share.low == pytest.approx(0.75 - np.hypot(0.75 - of_texts.low, student))
+    assert share.high == 1.0  # where the scale ends
+
+
+def test_runs_that_are_alike_leave_a_share_the_interval_of_its_texts():
+    values = [1.0] * 12 + [0.0] * 4
+    share = share_of("a")(pd.concat([table("r", a=values), table("s", a=values)]))
+    assert (share.low, share.high) == pytest.approx(wilson(12, 16)[1:])
 
 
 @pytest.mark.parametrize(
