@@ -42,7 +42,7 @@ import scipy
 from jaxtyping import Bool, Float, Int
 
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Evidence, Measure, mean_of, values_of
+from attnprobe.evidence.evidence import Evidence, Measure, lowest_of, mean_of, values_of
 from attnprobe.evidence.statistics import UPPER_TAIL, students_half_width
 from attnprobe.results.pivot import classes_with, label_of, metrics_of_classes, text_of
 
@@ -586,11 +586,8 @@ def _lowest_share(table: pd.DataFrame) -> Evidence | None:
 
 def _least_decided(table: pd.DataFrame) -> Evidence | None:
     """How far words decide in the predicted class where they do least."""
-    parts = _classes(table)
-    if not parts:
-        return None
-    least = min(parts, key=lambda part: part.weight.value)
-    return replace(least.weight, part=f"class_{least.predicted_class}")
+    parts = [replace(part.weight, part=f"class_{part.predicted_class}") for part in _classes(table)]
+    return lowest_of(parts, LEAST_DECIDED) if parts else None
 
 
 def _own_share(table: pd.DataFrame) -> Evidence | None:

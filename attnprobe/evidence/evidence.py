@@ -1,6 +1,6 @@
 """From a long table to one number with its interval, and what may be decided by it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,10 +9,12 @@ import pandas as pd
 from jaxtyping import Float
 
 from attnprobe.evidence.statistics import (
+    CONFIDENCE,
     FEWEST_NONZERO,
     bernstein,
     clopper_pearson,
     is_too_rare,
+    over_runs_too,
     p_value,
     paired_difference,
     parts_of,
@@ -21,7 +23,7 @@ from attnprobe.evidence.statistics import (
     resampled_runs,
     wilson_of_runs,
 )
-from attnprobe.evidence.verdicts import Verdict
+from attnprobe.evidence.verdicts import Answer, Verdict
 from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
 from attnprobe.results.table import RANGES
 
@@ -91,11 +93,10 @@ class Evidence:
         if not is_too_rare(sample):
             return evidence
 
-        bounded = None
-        if reach is not None and len(values) == 1:
-            bounded = bernstein(sample, reach)
-        if bounded is None:
+        over_texts = None if reach is None else bernstein(sample, reach)
+        if over_texts is None:
             return replace(evidence, rare=True)
+        bounded = over_runs_too(over_texts, np.nanmean(values[:, defined], 1))
         return replace(evidence, low=bounded.low, high=bounded.high)
 
     @classmethod
@@ -190,6 +191,23 @@ class Evidence:
             return above
         below = p_value(self.value, self.low, self.high, threshold - smallest)
         return max(above, below)
+
+
+def lowest_of(parts: Sequence[Evidence], threshold: float, smallest: float = 0.0) -> Evidence:
+    """The smallest of several numbers; it is a no where it would be one among as many (Bonferroni).
+
+    The smallest of several is low by chance.
+
+    Args:
+        parts: one at least.
+        threshold: as of `Evidence.exceeds`.
+        smallest: as of `Evidence.exceeds`.
+    """
+    lowest = min(parts, key=lambda evidence: evidence.value)
+    is_no = lowest.exceeds(threshold, smallest).answer is Answer.NO
+    if is_no and lowest.p(threshold, smallest) * len(parts) > 1 - CONFIDENCE:
+        return replace(lowest, no_no=f"one of {len(parts)} may be so low by chance")
+    return lowest
 
 
 @dataclass(frozen=True)

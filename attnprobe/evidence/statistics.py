@@ -273,6 +273,25 @@ def students_half_width(runs: Float[np.ndarray, " runs"], upper_tail: float = UP
     return _students_quantile(len(runs) - 1, upper_tail) * error
 
 
+def over_runs_too(over_texts: Interval, runs: Float[np.ndarray, " runs"]) -> Interval:
+    """An interval over texts, as much wider as the spread between runs makes it.
+
+    The runs have the same texts, so that the luck of the texts and that of the runs are
+    independent: the squares of both half widths, the latter by Student, add up.
+
+    Args:
+        over_texts: of the mean over runs.
+        runs: the number of each run; one tells no spread.
+    """
+    value, low, high = over_texts
+    half = students_half_width(runs)
+    return Interval(
+        value,
+        value - float(np.hypot(value - low, half)),
+        value + float(np.hypot(high - value, half)),
+    )
+
+
 def _students_quantile(freedom: float, upper_tail: float = UPPER_TAIL) -> float:
     """How many standard errors the interval reaches."""
     return float(scipy.stats.t.ppf(upper_tail, freedom))
@@ -485,8 +504,7 @@ def wilson(count: float, n: int, method: str = "wilson") -> Interval:
 def wilson_of_runs(values: Float[np.ndarray, "runs texts"]) -> Interval:
     """Mean over runs of the share of the same texts, with an interval over texts and runs together.
 
-    Its half widths are Wilson's, for as many texts as there are, and Student's, of the mean of the
-    runs' shares; they are independent and add up as squares do.
+    Wilson's, for as many texts as there are, and as much wider as `over_runs_too` says.
 
     Args:
         values: from 0 to 1; a text that is NaN in every run is left out.
@@ -499,11 +517,9 @@ def wilson_of_runs(values: Float[np.ndarray, "runs texts"]) -> Interval:
     if len(values) == 1 or not len(of_texts):
         return wilson(float(of_texts.sum()), len(of_texts))
 
-    share, low, high = _wilson_of_share(float(of_texts.mean()), len(of_texts))
-    half = students_half_width(np.nanmean(values[:, defined], 1))
-    below = float(np.hypot(share - low, half))
-    above = float(np.hypot(high - share, half))
-    return Interval(share, max(0.0, share - below), min(1.0, share + above))
+    over_texts = _wilson_of_share(float(of_texts.mean()), len(of_texts))
+    value, low, high = over_runs_too(over_texts, np.nanmean(values[:, defined], 1))
+    return Interval(value, max(0.0, low), min(1.0, high))
 
 
 def wilson_of_clusters(

@@ -21,7 +21,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Whole
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Evidence, Measure, by_run, values_of
+from attnprobe.evidence.evidence import Evidence, Measure, by_run, lowest_of, values_of
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.exact import attention_shapley, smallest_flipping_set
 from attnprobe.exact.checks import LEAST_MASS
@@ -307,7 +307,7 @@ class ClassValues:
                 of_classes.append(replace(evidence, part=f"class_{number}"))
         if not of_classes:
             return None
-        lowest = min(of_classes, key=lambda evidence: evidence.value)
+        lowest = lowest_of(of_classes, 0, smallest)
         for evidence in of_classes:
             if evidence.exceeds(0, smallest) is not Verdict.MEETS:
                 return replace(lowest, no_yes=f"it is not shown of {evidence.part}")

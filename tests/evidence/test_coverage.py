@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.evidence.evidence import mean_of, share_of, skill_of
+from attnprobe.evidence.evidence import Evidence, mean_of, share_of, skill_of
 from attnprobe.evidence.statistics import (
     f1_of,
     interval,
@@ -196,6 +196,15 @@ def share_of_seeds(count, n, seed_spread, *, generator):
     return wilson_of_runs(values)[1:]
 
 
+def rare_in_seeds(count, n, seed_spread, *, generator):
+    """A mean of values of which 0.5 % are 1 on average, in texts that differ by run or do not."""
+    luck = np.exp(generator.normal(0, seed_spread, (count, 1)) - seed_spread**2 / 2)
+    own = generator.random((count, n)) < 0.0025 * luck
+    values = (own | (generator.random(n) < 0.0025)).astype(float)
+    evidence = Evidence.of_runs(values, reach=1.0)
+    return None if evidence.rare else (evidence.low, evidence.high)
+
+
 def f1_difference(count, n, persistent, *, generator):
     """F1 of two architectures that are as good as each other, on one test set.
 
@@ -255,6 +264,9 @@ def settings_of_seeds():
     for count, spread in product((2, 3, 9), (0.0, 0.1, 0.5)):
         ends = partial(share_of_seeds, count, 200, spread)
         yield Setting(f"share, {count} seeds, spread {spread}, n = 200", 0.5, ends)
+    for count, spread in product((2, 3, 9), (0.0, 0.5)):
+        ends = partial(rare_in_seeds, count, 1000, spread)
+        yield Setting(f"rare, {count} seeds, spread {spread}, n = 1000", 0.005, ends)
     for count in (3, 5, 9):
         ends = partial(seeds, count, 400, 0.01, 0.3, 0.3, 0.1)
         yield Setting(f"{count} seeds, one in ten fails, n = 400", 0.0, ends)

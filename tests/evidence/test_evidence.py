@@ -8,6 +8,7 @@ from attnprobe.evidence.evidence import (
     Measure,
     flips_of,
     least,
+    lowest_of,
     mean_of,
     share_of,
     skill_of,
@@ -122,6 +123,27 @@ def test_flips_of_several_seeds_have_an_interval_over_seeds_too():
 def test_fractions_of_flips_have_the_bootstraps_interval():
     halves = flips_of("a", value=np.array)(table(a=FLIPS / 2))
     assert halves == Evidence.of(FLIPS / 2)
+
+
+@pytest.mark.parametrize(("classes", "verdict"), [(1, "fails"), (2, "fails"), (9, "cannot decide")])
+def test_the_smallest_of_many_numbers_is_a_no_only_as_one_among_so_many(classes, verdict):
+    low = Evidence(value=-1.2, low=-2.2, high=-0.2, n=100)  # p = .019: two of it are below .05
+    others = [Evidence(value=1.0, low=0.0, high=2.0, n=100)] * (classes - 1)
+    lowest = lowest_of([*others, low], threshold=0.0)
+    assert lowest.value == -1.2
+    assert lowest.exceeds(0.0) == verdict
+
+
+def test_the_smallest_of_numbers_that_are_all_equal_is_rarely_a_no():
+    """Ten classes, nothing in any of them: by its own interval the lowest is a no in 22 %."""
+    draw = np.random.default_rng(0)
+    verdicts, alone = [], []
+    for _ in range(300):
+        of_classes = [Evidence.of(draw.normal(0, 1, 60)) for _ in range(10)]
+        verdicts.append(lowest_of(of_classes, threshold=0.0).exceeds(0.0))
+        alone.append(min(of_classes, key=lambda evidence: evidence.value).exceeds(0.0))
+    assert alone.count("fails") > 45
+    assert verdicts.count("fails") < 20
 
 
 # skill
