@@ -11,6 +11,7 @@ from jaxtyping import Float
 from attnprobe.evidence.statistics import (
     CONFIDENCE,
     FEWEST_NONZERO,
+    Interval,
     bernstein,
     clopper_pearson,
     is_too_rare,
@@ -96,8 +97,8 @@ class Evidence:
         over_texts = None if reach is None else bernstein(sample, reach)
         if over_texts is None:
             return replace(evidence, rare=True)
-        bounded = over_runs_too(over_texts, np.nanmean(values[:, defined], 1))
-        return replace(evidence, low=bounded.low, high=bounded.high)
+        bounded = replace(evidence, low=over_texts.low, high=over_texts.high)
+        return bounded.over_runs_too(np.nanmean(values[:, defined], 1))
 
     @classmethod
     def of_share(cls, values: Float[np.ndarray, "runs texts"]) -> "Evidence":
@@ -128,6 +129,12 @@ class Evidence:
         return replace(
             self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high))
         )
+
+    def over_runs_too(self, *models: Float[np.ndarray, " runs"]) -> "Evidence":
+        """The same with an interval over texts and runs: see `statistics.over_runs_too`."""
+        over_texts = Interval(self.value, self.low, self.high)
+        _, low, high = over_runs_too(over_texts, *models)
+        return replace(self, low=low, high=high)
 
     def as_skill(self) -> "Evidence":
         """The same on the scale of a skill, −1 to 1.
@@ -267,10 +274,15 @@ def by_run(rows: pd.DataFrame, values: Column) -> Float[np.ndarray, "runs texts"
     numbers = np.asarray(values, np.float64)
     if len(rows[list(RUN)].drop_duplicates()) <= 1 and not rows.attrs.get(ASKED):
         return numbers[None]  # they are in order
+    return by_run_and_text(rows, numbers).to_numpy(np.float64)
+
+
+def by_run_and_text(rows: pd.DataFrame, values: Column) -> pd.DataFrame:
+    """As `by_run`, with a row per run and a column per split and text."""
+    numbers = pd.Series(np.asarray(values, np.float64))
     run = rows["run_id"].astype(str).to_numpy()
     split = rows["split"].astype(str).to_numpy()
-    means = pd.Series(numbers).groupby([run, split, text_of(rows)]).mean()
-    return means.unstack([1, 2]).to_numpy(np.float64)
+    return numbers.groupby([run, split, text_of(rows)]).mean().unstack([1, 2])
 
 
 def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:

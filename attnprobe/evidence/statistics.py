@@ -273,23 +273,22 @@ def students_half_width(runs: Float[np.ndarray, " runs"], upper_tail: float = UP
     return _students_quantile(len(runs) - 1, upper_tail) * error
 
 
-def over_runs_too(over_texts: Interval, runs: Float[np.ndarray, " runs"]) -> Interval:
+def over_runs_too(over_texts: Interval, *models: Float[np.ndarray, " runs"]) -> Interval:
     """An interval over texts, as much wider as the spread between runs makes it.
 
     The runs have the same texts, so that the luck of the texts and that of the runs are
-    independent: the squares of both half widths, the latter by Student, add up.
+    independent: the squares of the half widths, those of the runs by Student, add up.
 
     Args:
-        over_texts: of the mean over runs.
-        runs: the number of each run; one tells no spread.
+        over_texts: of the mean over runs, or of a difference of such means.
+        models: the number of each run, of one model or of both that are compared; a single run
+            tells no spread.
     """
     value, low, high = over_texts
-    half = students_half_width(runs)
-    return Interval(
-        value,
-        value - float(np.hypot(value - low, half)),
-        value + float(np.hypot(high - value, half)),
-    )
+    halves = [students_half_width(runs) for runs in models]
+    below = float(np.linalg.norm([value - low, *halves]))
+    above = float(np.linalg.norm([high - value, *halves]))
+    return Interval(value, value - below, value + above)
 
 
 def _students_quantile(freedom: float, upper_tail: float = UPPER_TAIL) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.evidence.claims import Claim, Finding
-from attnprobe.evidence.evidence import Evidence, Measure, over_seeds, values_of
+from attnprobe.evidence.evidence import Evidence, Measure, by_run_and_text, values_of
 from attnprobe.probes.erasure import removal_share
 from attnprobe.readings.importances import importances_in
 from attnprobe.results.numbers import Numbers, numbers_of
@@ -89,7 +89,7 @@ def difference(
 
     Each example's number is the mean over the model's seeds; an example that one of the models does
     not have, or where its number is NaN, is left out. The interval is the bootstrap's over
-    examples.
+    examples, and over the seeds of either model where it has several.
 
     Args:
         first: name of the model whose number comes first.
@@ -99,21 +99,26 @@ def difference(
         reach: by how much two models can differ in it at most; no interval goes beyond.
     """
 
-    def numbers_of_model(table: pd.DataFrame, model: str) -> "pd.Series[float] | None":
+    def numbers_of_model(table: pd.DataFrame, model: str) -> pd.DataFrame | None:
         rows = values_of(table[table["model"] == model], *metrics)
         if rows is None:
             return None
         columns = [rows[metric].to_numpy() for metric in metrics]
-        return over_seeds(rows, value(*columns))
+        return by_run_and_text(rows, value(*columns))
 
     def measure(table: pd.DataFrame) -> Evidence | None:
         first_numbers = numbers_of_model(table, first)
         second_numbers = numbers_of_model(table, second)
         if first_numbers is None or second_numbers is None:
             return None
-        differences = (first_numbers - second_numbers).dropna()
-        evidence = Evidence.of(differences).within(-reach, reach)
-        return evidence if evidence.n else None
+        differences = (first_numbers.mean() - second_numbers.mean()).dropna()
+        if differences.empty:
+            return None
+        of_runs = [
+            numbers[differences.index].mean(axis=1).to_numpy()
+            for numbers in (first_numbers, second_numbers)
+        ]
+        return Evidence.of(differences).over_runs_too(*of_runs).within(-reach, reach)
 
     return Measure(tuple(metrics), measure)
 

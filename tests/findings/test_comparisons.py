@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from attnprobe.findings.comparisons import compare_models
 from tests.probes.tables import NAN, table
@@ -112,6 +113,26 @@ def test_seeds_are_averaged_first():
     (finding,) = compare_models(pd.concat([first_seed, second_seed, rival]))
     assert finding.evidence.value == pytest.approx(0.2)
     assert finding.evidence.n == COUNT
+
+
+def test_the_spread_between_a_models_seeds_is_in_the_interval():
+    shifts = (0.1, 0.2, 0.3)
+    seeds = [
+        table("erasure", removals(0.5 + shift + NOISE), model="flanrnn").assign(
+            seed=number, run_id=f"seed {number}"
+        )
+        for number, shift in enumerate(shifts)
+    ]
+    rival = table("erasure", HALF, model="flannoenc")
+    (finding,) = compare_models(pd.concat([*seeds, rival]))
+    (over_texts,) = compare_models(models("erasure", removals(0.7 + NOISE), HALF))
+
+    students_half_width = stats.t.ppf(0.975, 2) * np.std(shifts, ddof=1) / np.sqrt(3)
+    texts_half_width = over_texts.evidence.high - 0.2
+    assert finding.evidence.value == pytest.approx(0.2)
+    assert finding.evidence.high - 0.2 == pytest.approx(
+        np.hypot(texts_half_width, students_half_width)
+    )
 
 
 ALONE = table("erasure", HALF, model="flanrnn")
