@@ -35,6 +35,7 @@ from attnprobe.report.page.sections import (
     ShownCard,
     about_runs,
     by_claim,
+    overview_of,
     sections,
     show_study,
     shown_card,
@@ -60,6 +61,8 @@ SCRIPT = (
 """The parts of the script, each of which may use what comes before it. Every word from data goes
 through textContent."""
 STYLE = ("style", "sheet", "playground")
+MOST_SHEETS = 3
+"""Models whose sheets stand on the first screen; of more it has the table of all answers alone."""
 
 
 def page_text(**parts: Any) -> str:
@@ -186,8 +189,9 @@ def _page(
     tables = material.write_tables(folder)
     browser = browse(material.groups, words=words, megabytes=megabytes, tell=tell)
     browser.index["playgrounds"] = playgrounds(material.shown_groups, browser, words=words)
-    cards = material.cards()
-    browser.index["instead"] = [method for card in cards for method in card.answer.instead]
+    browser.index["instead"] = [
+        method for card in material.cards() for method in card.answer.instead
+    ]
 
     tell("page")
     figures = [picture.file for several in drawn.values() for picture in several]
@@ -199,8 +203,7 @@ def _page(
             present(numbers), material.groups, material.compared, drawn, material.findings
         ),
         studies=shown_studies,
-        cards=cards if material.examined else [],
-        sheets=material.sheets(),
+        **material.answers(),
         parts=material.parts(),
         **material.facts(),
         **about_runs(material.groups, runs, material.compared),
@@ -211,6 +214,21 @@ def _page(
         folder=folder.path.name,
         written=[(kind, names) for kind, names in written.items() if names],
     )
+
+
+def first_sheets(
+    sheets: Sequence[Sheet], cards: Sequence[ShownCard], *, has_answer: bool
+) -> Sequence[Sheet]:
+    """The sheets on the first screen; what the others say stands on the models' cards.
+
+    Args:
+        sheets: of all models.
+        cards: of the same models; none where nothing was tested.
+        has_answer: a study's answer stands before them, and one model is an example of it.
+    """
+    if has_answer:
+        return sheets[:1]
+    return [] if len(cards) > MOST_SHEETS else sheets[:MOST_SHEETS]
 
 
 @dataclass(frozen=True)
@@ -254,6 +272,19 @@ class Material:
         """What the page begins with, for each of these groups."""
         return [sheet_of(group, self.findings.card_of(group.title)) for group in self.shown_groups]
 
+    def answers(self) -> dict[str, Any]:
+        """Parts of the page that say what was decided: of all models together, and of each."""
+        cards = self.cards() if self.examined else []
+        sheets = self.sheets()
+        answers_of_studies = [study.answer for study in self.studies if study.answer]
+        return {
+            "answers": answers_of_studies,
+            "cards": cards,
+            "overview": overview_of(cards, self.compared),
+            "sheets": sheets,
+            "first_sheets": first_sheets(sheets, cards, has_answer=bool(answers_of_studies)),
+        }
+
     def parts(self) -> list[tuple[str, list[Slices]]]:
         """The answer by parts of the texts, for each of these groups that has an answer."""
         parts = []
@@ -269,7 +300,6 @@ class Material:
         examined = self.examined
         return {
             "comparisons": by_claim(self.findings.across),
-            "answers": [study.answer for study in self.studies if study.answer],
             "untested": [group.title for group in self.groups if group not in examined],
             "warnings": _warnings(self.groups),
         }

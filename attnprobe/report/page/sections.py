@@ -12,9 +12,10 @@ import pandas as pd
 from attnprobe.core.metrics import Scale
 from attnprobe.core.sanitise import quoted
 from attnprobe.evidence.published import REMARKS
+from attnprobe.evidence.verdicts import Chip
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
-from attnprobe.findings.lines import LEAK, NEEDS_MARKS
+from attnprobe.findings.lines import CARD, LEAK, NEEDS_MARKS, WORDS
 from attnprobe.findings.mechanisms import model_setting
 from attnprobe.findings.sheet import PRETRAINED
 from attnprobe.findings.studies.base import StudyReading
@@ -29,6 +30,8 @@ from attnprobe.results.pivot import class_of
 from attnprobe.results.writer import OwnFolder
 
 Tables = Sequence[Mapping[str, Any]]
+ACCURACY = ("accuracy", "exact_match")
+"""The metrics that say how many decisions are right; a run has one of them."""
 
 
 def sections(
@@ -169,7 +172,13 @@ def _cell_of(rows: pd.DataFrame, group: Group) -> dict[str, Any] | None:
     else:
         low = values.min()
         high = values.max()
-    return {"value": values.mean(), "low": low, "high": high, "seeds": len(group_rows)}
+    return {
+        "value": values.mean(),
+        "low": low,
+        "high": high,
+        "seeds": len(group_rows),
+        "n": int(group_rows["n"].max()),
+    }
 
 
 def _unit_of(metric: str, tables: Tables) -> str:
@@ -258,6 +267,88 @@ class ShownCard:
     group: Group
     answer: Summary
     lines: Sequence[ShownLine]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A column of the overview.
+
+    Attributes:
+        yes: what a yes says, in a few words.
+        has_interval: whether its numbers are shown with their intervals.
+    """
+
+    yes: str
+    has_interval: bool
+
+
+@dataclass(frozen=True)
+class OverviewRow:
+    """A model in the overview.
+
+    Attributes:
+        group: the model's runs.
+        accuracy: as `headline_rows` gives a cell.
+        chip: may its attention be read?
+        lines: its answers, in the order of the questions.
+    """
+
+    group: Group
+    accuracy: dict[str, Any] | None
+    chip: Chip
+    lines: Sequence[Judgement]
+
+    @property
+    def chip_place(self) -> int:
+        """Where the chip stands among all chips, from the best to the worst."""
+        return list(Chip).index(self.chip)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The answers of all models side by side.
+
+    Attributes:
+        questions: what was tested on at least one model; about the words that decide first.
+        untested: what a yes to the other questions would say.
+        rows: one per card, in their order.
+    """
+
+    questions: Sequence[Question]
+    untested: Sequence[str]
+    rows: Sequence[OverviewRow]
+
+
+def overview_of(cards: Sequence[ShownCard], compared: pd.DataFrame) -> Overview:
+    """The answers of some cards side by side.
+
+    Args:
+        cards: of all models.
+        compared: headline numbers of all runs (`attnprobe.findings.headlines.compare`).
+    """
+    judgements = [{line.judgement.place: line.judgement for line in card.lines} for card in cards]
+    asked = []
+    untested = []
+    for line in sorted(CARD, key=lambda line: line != WORDS):
+        is_tested = any(by_place[line.place].is_tested for by_place in judgements)
+        (asked if is_tested else untested).append(line)
+    rows = [
+        OverviewRow(
+            card.group,
+            accuracy_of(card.group, compared),
+            card.answer.chip,
+            [by_place[line.place] for line in asked],
+        )
+        for card, by_place in zip(cards, judgements, strict=True)
+    ]
+    questions = [Question(line.yes, has_interval=line == WORDS) for line in asked]
+    return Overview(questions, [line.yes for line in untested], rows)
+
+
+def accuracy_of(group: Group, compared: pd.DataFrame) -> dict[str, Any] | None:
+    """The share of a group's decisions that are right, as `headline_rows` gives a cell."""
+    is_accuracy = compared["metric"].isin(ACCURACY) & (compared["group"] == "overall")
+    return _cell_of(compared[is_accuracy], group)
 
 
 def shown_card(group: Group, card: Card) -> ShownCard:
@@ -364,25 +455,16 @@ def about_runs(
 
 
 def _run_line(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
-    """A line of the table of runs; `span` is accuracy's interval, or its range over the seeds."""
-    is_accuracy = compared["metric"].isin(["accuracy", "exact_match"])
-    is_of_group = compared["run_id"].isin([run.run_id for run in group.runs])
-    rows = compared[is_of_group & is_accuracy & (compared["group"] == "overall")]
-    values = rows["mean"].to_numpy(float)
-    span = ""
-    if len(rows) > 1:
-        span = f"({number(values.min())} to {number(values.max())})"
-    elif len(rows) == 1 and not np.isnan(rows["low"].iloc[0]):
-        span = f"[{number(rows['low'].iloc[0])}, {number(rows['high'].iloc[0])}]"
+    """A line of the table of runs."""
+    accuracy = accuracy_of(group, compared)
     probes = dict.fromkeys(probe for run in group.runs for probe in run.numbers.probes)
     return {
         "data": group.data,
         "model": group.model,
         "note": group.note,
         "seeds": ", ".join(map(str, group.seeds)),
-        "examples": int(rows["n"].max()) if len(rows) else 0,
-        "accuracy": float(values.mean()) if len(values) else np.nan,
-        "span": span,
+        "examples": 0 if accuracy is None else accuracy["n"],
+        "accuracy": accuracy,
         "probes": [probe for probe in probes if probe not in ("performance", "training")],
         "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
     }

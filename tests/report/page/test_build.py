@@ -375,3 +375,36 @@ def test_several_seeds_are_one_mean_with_their_range_and_notes_of_all_runs_are_s
         < text.index(note)
         < text.index('id="test-correlation"')
     )
+
+
+def sections_of(path):
+    """A page's sections by their ids."""
+    text = path.read_text(encoding="utf-8")
+    return {
+        section[1]: section[0]
+        for section in re.finditer(r'<section id="(\w+)".*?(?=<section id="|</main>)', text, re.S)
+    }
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("count", [2, 4])
+def test_several_models_begin_with_all_answers_and_each_leads_to_what_it_rests_on(
+    make_run, tmp_path, count
+):
+    """Of more than three models the sheets are on their cards; nothing is said twice or lost."""
+    for number in range(count):
+        for seed in range(2):
+            make_run(f"{number}-{seed}", model=f"m{number}", seed=seed, probes=EVERYTHING)
+    sections = sections_of(build.write_report(tmp_path, tmp_path / "report.html"))
+    head, body = re.search(
+        r"<thead>(.*?)</thead>\s*<tbody>(.*?)</tbody>", sections["sheet"], re.S
+    ).groups()
+    models = re.findall(r'<a href="#card-(\d+)">(\w+)</a>', body)
+    assert models == [(str(number + 1), f"m{number}") for number in range(count)]
+    columns = len(re.findall("<th ", head))
+    rows = re.findall(r"<tr>(.*?)</tr>", body, re.S)
+    assert [len(re.findall("<t[hd]", row)) for row in rows] == [columns] * count
+    cards = re.split(r'<details class="card" id="card-\d+"', sections["verdicts"])[1:]
+    assert [f" m{number}</h3>" in card for number, card in enumerate(cards)] == [True] * count
+    to_do = [text.count("<b>To do</b>") for text in (sections["sheet"], sections["verdicts"])]
+    assert to_do == ([2, 0] if count == 2 else [0, 4])

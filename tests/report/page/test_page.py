@@ -303,6 +303,20 @@ def test_the_keyboard_alone_reaches_the_browser(visit, runs):
     assert until(driver, f"return {TITLE} === 'Example {second}'")
 
 
+def test_the_table_of_all_answers_sorts_and_leads_to_a_card(visit, runs):
+    driver = visit(runs[1])
+    sort = "document.querySelectorAll('.overview thead th')[3].firstElementChild.click()"
+    values = "return [...document.querySelectorAll('.overview tbody tr')].map(r => r.cells[3])"
+    driver.execute_script(sort)
+    shares = driver.execute_script(f"{values}.map(c => Number(c.dataset.value))")
+    assert shares == sorted(shares)
+    assert len(shares) == 3
+    driver.execute_script("document.getElementById('card-3').open = false")
+    driver.execute_script("document.querySelector('.overview a[href=\"#card-3\"]').click()")
+    assert until(driver, "return document.getElementById('card-3').open")
+    assert driver.get_log("browser") == []
+
+
 def test_the_table_of_runs_sorts_and_a_print_unfolds_everything(visit, runs):
     driver = visit(runs[1])
     first_runs = []

@@ -8,10 +8,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.groups import Group, read_run
 from attnprobe.findings.lines import LINES, NEEDS_MARKS, SEVERAL, WORDS
-from attnprobe.report.page.sections import advice, cost_of, headline_rows, shown_card
+from attnprobe.report.page.sections import (
+    advice,
+    cost_of,
+    headline_rows,
+    overview_of,
+    shown_card,
+)
 from tests.findings.cards import ABOVE, BELOW, card, finding, guards
 
-RUN = SimpleNamespace(directory="runs/a", manifest={})
+RUN = SimpleNamespace(directory="runs/a", run_id="none", manifest={})
 GROUP = Group("sst", "lstm", "", (RUN,))
 
 
@@ -44,6 +50,44 @@ def test_a_card_says_what_its_own_findings_say():
     no = shown_card(GROUP, card([finding(BELOW)]))
     assert no.lines[5].judgement.verdict == Verdict.FAILS
     assert yes.answer.words != no.answer.words
+
+
+def accuracies(**of_runs):
+    """Headline numbers with the accuracy of some runs; that of a class does not count."""
+    rows = []
+    for run_id, mean in of_runs.items():
+        row = {
+            "run_id": run_id,
+            "metric": "accuracy",
+            "n": 9,
+            "low": mean - 0.1,
+            "high": mean + 0.1,
+        }
+        rows += [row | {"group": "overall", "mean": mean}, row | {"group": "class_0", "mean": 0.0}]
+    return pd.DataFrame(rows)
+
+
+def test_the_overview_has_what_was_tested_on_one_model_at_least_the_deciding_words_first():
+    seeds = tuple(SimpleNamespace(**vars(RUN) | {"run_id": run_id}) for run_id in "ab")
+    group = Group("sst", "lstm", "", seeds)
+    cards = [shown_card(group, card([finding(ABOVE), *guards()])), shown_card(GROUP, card([]))]
+    table = overview_of(cards, accuracies(a=0.5, b=0.75, c=1.0))
+    shown = [question.yes for question in table.questions]
+    assert shown[0] == WORDS.yes
+    assert table.questions[0].has_interval
+    assert {*shown, *table.untested} == {line.yes for line in LINES.values()}
+    assert len(shown) + len(table.untested) == len(LINES)
+    first, second = table.rows
+    assert first.lines[0].verdict == Verdict.MEETS
+    assert {line.verdict for line in second.lines} == {Verdict.NOT_TESTED}
+    assert [first.chip, second.chip] == [card.answer.chip for card in cards]
+    assert first.chip_place < second.chip_place
+    assert (first.accuracy["value"], first.accuracy["low"], first.accuracy["high"]) == (
+        0.625,
+        0.5,
+        0.75,
+    )
+    assert second.accuracy is None
 
 
 def test_an_untested_question_names_the_command_that_adds_its_probe_to_this_run(make_run):
@@ -107,6 +151,7 @@ def test_the_unit_of_a_number(metric, tables, expected):
         "metric": metric,
         "group": "overall",
         "title": " x",
+        "n": 10,
         "mean": 0.5,
         "low": 0.4,
         "high": 0.6,
