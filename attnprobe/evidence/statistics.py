@@ -164,6 +164,8 @@ AT_ONCE = 1 << 18
 """Resampling weights that are held at a time, whatever the number of texts."""
 KEPT = 10_000_000
 """Resampling weights that are kept, a byte each: of up to 5,000 texts."""
+KEPT_SIZES = 8
+"""Sizes whose weights are kept: that of all texts of a run, and of each of its classes."""
 LEAST_SPREAD = 1e-9
 """Standard error of a resample, as a share of the sample's, below which the resample counts as one
 of equal texts and is left out."""
@@ -402,8 +404,9 @@ def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
         yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.uint8)
 
 
-# hundreds of intervals of a report are of the same texts, and drawing takes most of the time
-@lru_cache(maxsize=2)
+# hundreds of intervals of a run are of the same texts, or of those of a class, and drawing takes
+# most of the time; all that is kept takes `KEPT_SIZES * KEPT` bytes at most
+@lru_cache(maxsize=KEPT_SIZES)
 def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
     return list(_resamples(n))
 

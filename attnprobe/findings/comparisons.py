@@ -220,17 +220,23 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
         Findings whose `model` names both, such as "flanrnn, flannoenc".
     """
     numbers = numbers_of(results)
-    models = {(str(run["data"]), str(run["model"])) for run in numbers.runs}
+    runs_of_model: dict[tuple[str, str], list[Numbers]] = {}
+    for run_numbers in numbers.each_run():
+        for run in run_numbers.runs:
+            model = str(run["data"]), str(run["model"])
+            runs_of_model.setdefault(model, []).append(run_numbers)
     importances = importances_in(numbers.outline("correlation"), "correlation", "tau_attention_")
     pairs = list(comparisons({name: facts.title for name, facts in importances.items()}))
     findings = []
-    for data in sorted({data for data, _ in models}):
+    for data in sorted({data for data, _ in runs_of_model}):
         for pair in pairs:
-            if not {(data, pair.first), (data, pair.second)} <= models:
+            first_runs = runs_of_model.get((data, pair.first), [])
+            second_runs = runs_of_model.get((data, pair.second), [])
+            if not first_runs or not second_runs:
                 continue
-            rows = numbers.rows(pair.probe, pair.claim.metrics)
-            evidence = pair.claim.measure(rows[rows["data"] == data])
+            both = Numbers.together([*first_runs, *second_runs])
+            evidence = pair.claim.measure(both.rows(pair.probe, pair.claim.metrics))
             if evidence is not None:
-                model = f"{pair.first}, {pair.second}"
-                findings.append(Finding(pair.claim, evidence, data, model))
+                model_names = f"{pair.first}, {pair.second}"
+                findings.append(Finding(pair.claim, evidence, data, model_names))
     return findings

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from attnprobe.evidence.published import published
 from attnprobe.evidence.statistics import interval, wilson_of_whole_clusters
-from attnprobe.readings.reading import Headline, Reading
+from attnprobe.readings.reading import Headline, Reading, metrics_of
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
@@ -87,8 +87,10 @@ def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
         )
     numbers = {}
     for reading in present(stored):
-        for number in reading.headlines_of(stored.outline(reading.probe)):
-            value = number.reduced(stored.rows(reading.probe, number.metrics))
+        headlines = reading.headlines_of(stored.outline(reading.probe))
+        rows = stored.rows(reading.probe, metrics_of(headlines))
+        for number in headlines:
+            value = number.reduced(rows)
             if value is not None:
                 numbers[f"{reading.probe}/{number.key}"] = value
     return numbers
@@ -118,15 +120,16 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
 
 def _rows_of_probe(numbers: Numbers, reading: Reading) -> Iterator[HeadlineRow]:
     """The headline numbers of one probe, run after run."""
+    headlines = reading.headlines_of(numbers.outline(reading.probe))
     rows_of_run: dict[tuple[int | str, ...], list[HeadlineRow]] = {}
-    for number in reading.headlines_of(numbers.outline(reading.probe)):
-        table = distinct(numbers.rows(reading.probe, number.metrics))
+    # run by run: a table is read once, and so many texts are resampled once for all its numbers
+    for run_numbers in numbers.each_run():
+        table = distinct(run_numbers.rows(reading.probe, metrics_of(headlines)))
         for identity, run in by_run(table):
             rows = rows_of_run.setdefault(identity, [])
-            rows += [
-                _beside_published(identity, reading.probe, number, mean)
-                for mean in _means(run, number)
-            ]
+            for number in headlines:
+                for mean in _means(run, number):
+                    rows.append(_beside_published(identity, reading.probe, number, mean))
     for identity in sorted(rows_of_run):
         yield from rows_of_run[identity]
 

@@ -3,7 +3,7 @@
 Each probe declares its `READING` in its own file.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,6 +94,11 @@ class Headline:
         if values.empty:
             return None
         return float(values.std(ddof=0) if self.spread else values.mean())
+
+
+def metrics_of(headlines: Iterable[Headline]) -> list[str]:
+    """Every metric that some headlines are made of, each once."""
+    return list(dict.fromkeys(metric for headline in headlines for metric in headline.metrics))
 
 
 @dataclass(frozen=True)

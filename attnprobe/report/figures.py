@@ -22,11 +22,8 @@ from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.pivot import named
 from attnprobe.results.writer import OwnFolder
 
-LARGEST = 250_000
-"""Bytes of an SVG in the page.
-
-A larger one (thousands of points, or texts drawn as outlines) is shown as pixels.
-"""
+LARGEST = 100_000
+"""Bytes of a packed SVG in the page; a larger one (thousands of points) is shown as pixels."""
 PIXELS = 120
 """CSS pixels of the page per inch of paper: print is small on a screen."""
 
@@ -227,9 +224,8 @@ def picture(
     source = ""
     if shown:
         kind = "application/gzip"
-        svg = rendered(figure, "svg")
-        content = gzip.compress(svg, mtime=0)
-        if len(svg) > LARGEST:
+        content = gzip.compress(rendered(figure, "svg"), mtime=0)
+        if len(content) > LARGEST:
             kind = "image/png"
             content = rendered(figure, "png")
         source = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

@@ -3,7 +3,7 @@
 A few metrics of one probe at a time, never all tables at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -63,6 +63,11 @@ class Numbers:
                 for name, facts in numbers.attrs.get(key, {}).items():
                     merged[name] = facts | merged.get(name, type(facts)())
         return cls(tuple(tables), attrs)
+
+    def each_run(self) -> "Iterator[Numbers]":
+        """The numbers of each run by itself, with all that is known of all runs."""
+        for run_tables in self.tables:
+            yield Numbers((run_tables,), self.attrs)
 
     def identities(self) -> list[dict[str, dict[str, Any]]]:
         """Of each run its tables that have rows: probe → what identifies the first row.

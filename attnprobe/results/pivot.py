@@ -44,8 +44,10 @@ class Facet:
 
 def distinct(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of each text once: repeats are no further observations."""
+    run_ids = set(rows["run_id"].unique())
     for run, examples in rows.attrs.get(REPEATS, {}).items():
-        rows = rows[~((rows["run_id"] == run) & rows["example_id"].isin(examples))]
+        if run in run_ids:
+            rows = rows[~((rows["run_id"] == run) & rows["example_id"].isin(examples))]
     return rows
 
 

@@ -25,8 +25,12 @@ from attnprobe.results.files import read_json
 from attnprobe.results.playground import read_playground
 from attnprobe.results.table import read_rows
 
-BYTES_PER_VALUE = 3.5
+BYTES_PER_VALUE = 2.5
 """What a packed weight takes of the page."""
+DECIMALS = 4
+"""Decimals of a weight, as many as the page shows."""
+DIGITS = 3
+"""Digits of the largest weight of a text where decimals leave fewer: the page shades by it."""
 VALUES_PER_PIECE = 3
 """What a piece of a word takes: its name, the word that it belongs to, and its weight."""
 BLOCK_SIZE = 500
@@ -72,6 +76,41 @@ def packed(content: Any) -> str:
 def rounded(values: Iterable[float], digits: int = 5) -> list[float | None]:
     """Numbers as JSON has them, with so many digits; None where undefined."""
     return [None if value != value else float(f"{value:.{digits}g}") for value in values]
+
+
+def in_whole_numbers(weights: Sequence[Float[np.ndarray, " words"]]) -> list[list[int | None]]:
+    """Weights as the page's script reads them (`weightsOf`), in half the bytes of decimal numbers.
+
+    Args:
+        weights: of each text, NaN where undefined; or none.
+
+    Returns:
+        For each text how many decimals its weights have, `DECIMALS` or more, and each weight times
+        ten to that power, None where it is undefined; nothing for a text without weights.
+
+    >>> in_whole_numbers([np.array([0.25, np.nan]), np.array([]), np.array([-2.5e-6, 1e-6])])
+    [[4, 2500, None], [], [8, -250, 100]]
+    """
+    if not weights:
+        return []
+    lengths = [len(text_weights) for text_weights in weights]
+    text = np.repeat(np.arange(len(weights)), lengths)
+    values = np.concatenate(weights).astype(float)
+    largest = np.zeros(len(weights))
+    np.fmax.at(largest, text, np.abs(values))
+    magnitude = np.floor(np.log10(np.where(largest > 0, largest, 1.0))).astype(int)
+    decimals = np.maximum(DECIMALS, DIGITS - 1 - magnitude)
+    scaled = np.round(values * 10.0 ** decimals[text])
+    numbers: list[int | None] = np.nan_to_num(scaled).astype(np.int64).tolist()
+    for place in np.flatnonzero(np.isnan(scaled)).tolist():
+        numbers[place] = None
+
+    rows: list[list[int | None]] = []
+    start = 0
+    for length, text_decimals in zip(lengths, decimals.tolist(), strict=True):
+        rows.append([text_decimals, *numbers[start : start + length]] if length else [])
+        start += length
+    return rows
 
 
 @dataclass
@@ -292,15 +331,39 @@ def examples_of(run: Run) -> pa.Table:
 
 
 def values_of(
-    browsed: Browsed, source: MetricSource, table: pa.Table
-) -> Float[np.ndarray, " examples"]:
-    """A number of every example, NaN where it is undefined."""
-    if source.probe is not None:
-        rows = browsed.run.numbers.rows(source.probe, (source.shown.metric,))
-        by_example = rows.set_index("example_id")["value"]
-        values = by_example.reindex(table["example_id"].to_numpy()).to_numpy()
-        return 1 - values if source.shown.one_minus else values
-    match source.shown.metric:
+    browsed: Browsed, sources: Sequence[MetricSource], table: pa.Table
+) -> dict[MetricSource, Float[np.ndarray, " examples"]]:
+    """Numbers of every example, NaN where they are undefined.
+
+    Args:
+        browsed: the run.
+        sources: of the numbers.
+        table: the run's examples.
+    """
+    example_ids = table["example_id"].to_numpy()
+    metrics_of_probe: dict[str, list[str]] = {}
+    for source in sources:
+        if source.probe is not None:
+            metrics_of_probe.setdefault(source.probe, []).append(source.shown.metric)
+    rows_of_probe = {
+        probe: browsed.run.numbers.rows(probe, metrics)
+        for probe, metrics in metrics_of_probe.items()
+    }
+    columns = {}
+    for source in sources:
+        if source.probe is None:
+            columns[source] = _own_values(browsed, source.shown.metric, table)
+            continue
+        rows = rows_of_probe[source.probe]
+        rows = rows[rows["metric"] == source.shown.metric]
+        values = rows.set_index("example_id")["value"].reindex(example_ids).to_numpy()
+        columns[source] = 1 - values if source.shown.one_minus else values
+    return columns
+
+
+def _own_values(browsed: Browsed, metric: str, table: pa.Table) -> Float[np.ndarray, " examples"]:
+    """A number of every example that the examples' table has or follows from it."""
+    match metric:
         case "length":
             return np.array(browsed.items, float)
         case "margin":
@@ -326,19 +389,25 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
     """
     run = browsed.run
     table = examples_of(run)
-    columns = {source: values_of(browsed, source, table) for source in _columns_of(run, table)}
+    columns = values_of(browsed, _columns_of(run, table), table)
     example_ids = table["example_id"].to_numpy()
     kept = _kept_rows(columns, int(share * len(example_ids)), len(example_ids))
 
     number = len(browser.index["runs"])
-    contents = {
+    contents: dict[str, Any] = {
         "example_id": example_ids.tolist(),
         "kept": kept.tolist(),
         "unknown": browsed.unknown,
         **decisions(table),
     }
+    measures = []
     for source, values in columns.items():
-        contents[source.key] = rounded(values, 8)
+        column = rounded(values, 8)
+        # what an exact method finds is its own bound
+        equal = (measure["column"] for measure in measures if contents[measure["column"]] == column)
+        name = next(equal, source.key)
+        contents[name] = column
+        measures.append(_measure(source, name))
     browser.blocks[f"numbers-{number}"] = packed(contents)
 
     kept_table = table.take(kept)
@@ -357,7 +426,7 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
         "texts": browsed.texts,
         "numbers": f"numbers-{number}",
         "maps": list(add_maps(browser, browsed, kept_table, kept)),
-        "measures": [_measure(source) for source in columns],
+        "measures": measures,
         "hierarchical": "words" in table.column_names,
         "labels": answers_of_labels(run),
         "other_text": OTHER_TEXT.get(attend_to, "Question"),
@@ -389,11 +458,12 @@ def _kept_rows(
     return np.sort(list(select_examples(np.arange(count), most, scores=scores))).astype(int)
 
 
-def _measure(source: MetricSource) -> dict[str, Any]:
-    """What the index says of a number."""
+def _measure(source: MetricSource, column: str) -> dict[str, Any]:
+    """What the index says of a number; `column` has it, which may have been packed for another."""
     shown = source.shown
     return {
         "key": source.key,
+        "column": column,
         "title": shown.title,
         "digits": shown.digits,
         "sorts": shown.sorts,
@@ -460,7 +530,7 @@ def add_maps(
         for place, source in same_metric:
             if long_rows is None:
                 rows = table[metric].to_pylist()
-                weights = [np.hstack(row).astype(float) if row else () for row in rows]
+                weights = [np.hstack(row).astype(float) if row else np.zeros(0) for row in rows]
                 if metric == "attention" and unseen is not None:
                     weights = [
                         np.where(row, np.nan, values)
@@ -485,7 +555,7 @@ def add_maps(
                 "relative": shown.relative,
                 "is_set": shown.is_set,
                 "inner": source.key == INNER,
-                "blocks": browser.add_rows(name, [rounded(values) for values in weights]),
+                "blocks": browser.add_rows(name, in_whole_numbers(weights)),
             }
 
 
@@ -494,7 +564,7 @@ def _weights_of(
     example_ids: np.ndarray,
     lengths: Int[np.ndarray, " kept"],
     unseen: Sequence[Sequence[bool]] | None,
-) -> list[Any]:
+) -> list[Float[np.ndarray, " words"]]:
     """A weight per position of each example from long rows; nothing for an example without any.
 
     Args:
@@ -513,7 +583,7 @@ def _weights_of(
     flat[ends[row] + step] = rows["value"]
     has_weights = np.isin(np.arange(len(example_ids)), row)
     return [
-        flat[start:end] if is_known else ()
+        flat[start:end] if is_known else np.zeros(0)
         for start, end, is_known in zip(ends, ends[1:], has_weights, strict=False)
     ]
 

@@ -3,6 +3,9 @@
 const compareNames = (a, b) => a.localeCompare(b, "en", { numeric: true });
 const total = (lengths) => lengths.reduce((sum, length) => sum + length, 0);
 
+// a text's weights from its decimals and whole numbers (in_whole_numbers of attnprobe/report/page/browser.py)
+const weightsOf = ([decimals, ...numbers]) => numbers.map((value) => (value === null ? null : value / 10 ** decimals));
+
 class Examples {
   constructor(run, texts, columns) {
     this.run = run;
@@ -12,7 +15,7 @@ class Examples {
     this.place = new Map(columns.example_id.map((id, row) => [id, row]));
     this.rank = new Map(columns.kept.map((row, rank) => [row, rank])); // of those whose weights are in the page
     this.unknown = new Set(columns.unknown);
-    for (const { key } of run.measures) columns[key] = columns[key].map((value) => value ?? NaN);
+    for (const { key, column } of run.measures) columns[key] = columns[column].map((value) => value ?? NaN);
   }
 
   static async of(run) {
@@ -81,6 +84,6 @@ class Examples {
   async weights(row, maps) {
     const rank = this.rank.get(row);
     if (rank === undefined) return null;
-    return Object.fromEntries(await Promise.all(maps.map(async ({ key, blocks }) => [key, await nthOf(blocks, rank)])));
+    return Object.fromEntries(await Promise.all(maps.map(async ({ key, blocks }) => [key, weightsOf(await nthOf(blocks, rank))])));
   }
 }
