@@ -213,9 +213,9 @@ class Recombination:
             row = example.index_select(0, states.text)
             scores = score(states.seen[:, :width], None if query is None else query[row])
             outside = ~batch.content[row, states.position]
-            changed.add(
-                states.text, scores.masked_fill(outside, -torch.inf), states.seen[:, width:]
-            )
+            # a copy: a view would keep all of `seen` in memory while it waits
+            values = states.seen[:, width:].clone()
+            changed.add(states.text, scores.masked_fill(outside, -torch.inf), values)
         return extent
 
     def _encoded(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> EncodedTexts:

@@ -175,21 +175,36 @@ class SideBySide:
     text has no shortened one, a place stays empty.
 
     Attributes:
-        state: h/2, see `Gates`.
-        cell: 2c.
-        number: of the shortened text in each place, or `NONE`.
+        slots: in use. Memory is there from the beginning for as many as will be started: to grow
+            step by step would copy every state at every step.
     """
 
-    def __init__(self, columns: int, like: Float[Tensor, "distinct gates"]) -> None:
-        self.state = like.new_zeros(1, columns, like.shape[1] // 4)
-        self.cell = torch.zeros_like(self.state)
-        self.number = torch.full((1, columns), NONE, device=like.device)
+    def __init__(self, columns: int, starts: int, like: Float[Tensor, "distinct gates"]) -> None:
+        self.slots = 1
+        self._state = like.new_zeros(1 + starts, columns, like.shape[1] // 4)
+        self._cell = torch.zeros_like(self._state)
+        self._number = torch.full((1 + starts, columns), NONE, device=like.device)
+
+    @property
+    def state(self) -> Float[Tensor, "slots columns hidden"]:
+        """h/2, see `Gates`."""
+        return self._state[: self.slots]
+
+    @property
+    def cell(self) -> Float[Tensor, "slots columns hidden"]:
+        """2c."""
+        return self._cell[: self.slots]
+
+    @property
+    def number(self) -> Int[Tensor, "slots columns"]:
+        """That of the shortened text in each place, or `NONE`."""
+        return self._number[: self.slots]
 
     def narrow(self, columns: int) -> None:
         """Go on with the first columns alone."""
-        self.state = self.state[:, :columns]
-        self.cell = self.cell[:, :columns]
-        self.number = self.number[:, :columns]
+        self._state = self._state[:, :columns].contiguous()
+        self._cell = self._cell[:, :columns].contiguous()
+        self._number = self._number[:, :columns].contiguous()
 
     def start(
         self,
@@ -198,9 +213,10 @@ class SideBySide:
         number: Int[Tensor, "columns"],
     ) -> None:
         """Add a slot of shortened texts, from the states before the removed token was read."""
-        self.state = torch.cat([self.state, state.unsqueeze(0)])
-        self.cell = torch.cat([self.cell, cell.unsqueeze(0)])
-        self.number = torch.cat([self.number, number.unsqueeze(0)])
+        self._state[self.slots] = state
+        self._cell[self.slots] = cell
+        self._number[self.slots] = number
+        self.slots += 1
 
     def rejoin(
         self, near: float, going_on: int
@@ -235,9 +251,9 @@ class SideBySide:
             return
         order = empty.byte().argsort(dim=0, stable=True)[:slots]
         column = torch.arange(order.shape[1], device=order.device)
-        self.state = self.state[order, column]
-        self.cell = self.cell[order, column]
-        self.number = self.number[order, column]
+        for values in (self._state, self._cell, self._number):
+            values[:slots] = values[order, column]
+        self.slots = slots
 
 
 def recurrent_changes(
@@ -267,7 +283,7 @@ def recurrent_changes(
     near = max(tolerance, 16 * torch.finfo(words.dtype).eps) if tolerance else 0.0
     gates = Gates(network, words)
     project = product_with((2 * weight).t())
-    texts = SideBySide(steps.word.shape[1], gates.inputs)
+    texts = SideBySide(steps.word.shape[1], sum(steps.starts), gates.inputs)
 
     for step, going_on in enumerate(steps.going_on):
         slots, columns = texts.number.shape
@@ -278,8 +294,9 @@ def recurrent_changes(
         if slots > 1:
             seen = project(texts.state[1:].flatten(0, 1)).view(slots - 1, columns, -1)
             seen = seen.add_(steps.other_direction[step, :columns]).flatten(0, 1)
-            present = (texts.number[1:].flatten() != NONE).nonzero().squeeze(-1)
-            number = texts.number[1:].flatten().index_select(0, present)
+            places = texts.number[1:].flatten()
+            present = (places != NONE).nonzero().squeeze(-1)
+            number = places.index_select(0, present)
             position = steps.position[step].index_select(0, present % columns)
             if len(present) < len(seen):
                 seen = seen.index_select(0, present)
