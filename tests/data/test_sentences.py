@@ -96,12 +96,20 @@ TEXTS = {"text": ["Good film. I laughed.", "Bad.", "Oh. No. C d e f."], "label":
 
 def test_batches_number_sentences_from_0_and_mark_the_rest():
     data = ready(TEXTS, TEXTS, TEXTS, sentences="spacy", max_tokens=4)
+
     batch = data.splits["test"][[0, 1]]
+
     assert batch.sentence.tolist() == [[-1, 0, 0, 0, 1, -1], [-1, 0, 0, -1, -1, -1]]
-    assert batch.sentence.tolist() == data.pipeline.batch_of(TEXTS["text"][:2]).sentence.tolist()
     assert ((batch.sentence >= 0) == batch.content).all()
     assert data.counts["test"]["sentences per text"] == {"min": 1, "max": 3}
-    assert ready(TEXTS, TEXTS, TEXTS).splits["test"][[0]].sentence is None
+    # the same as texts that come by themselves
+    batch_of_texts = data.pipeline.batch_of(TEXTS["text"][:2])
+    assert batch_of_texts.sentence.tolist() == batch.sentence.tolist()
+
+
+def test_where_sentences_are_not_asked_for_a_batch_has_none():
+    batch = ready(TEXTS, TEXTS, TEXTS).splits["test"][[0]]
+    assert batch.sentence is None
 
 
 LISTS = {"text": [["Good", "Bad film"], ["x"]], "label": [1, 0]}

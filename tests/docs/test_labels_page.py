@@ -84,9 +84,22 @@ def test_position_logits_say_the_same_as_states_and_decoder(defined, tmp_path):
 def test_tensors_of_a_network_are_read_as_numbers():
     attention = torch.tensor([[0.5, 0.5], [0.25, 0.75]], dtype=torch.bfloat16, requires_grad=True)
     logits = torch.tensor([[1.0, -1.0], [2.0, 0.5]], dtype=torch.bfloat16)
-    rows = label_tensors([attention], [logits], None, None, None, ["a", "b"])
-    assert [row.tolist() for row in rows.attention] == [[0.5, 0.5], [0.25, 0.75]]
-    assert [row.tolist() for row in rows.position_logits] == [[[1.0], [-1.0]], [[2.0], [0.5]]]
+
+    rows = label_tensors(
+        attention=[attention],
+        position_logits=[logits],
+        hidden=None,
+        weight=None,
+        bias=None,
+        names=["a", "b"],
+    )
+
+    first_label, second_label = rows.attention
+    assert first_label.tolist() == [0.5, 0.5]
+    assert second_label.tolist() == [0.25, 0.75]
+    first_label, second_label = rows.position_logits
+    assert first_label.tolist() == [[1.0], [-1.0]]
+    assert second_label.tolist() == [[2.0], [0.5]]
 
 
 def audited(**changes):

@@ -204,11 +204,18 @@ def test_texts_that_are_all_at_their_best_are_bounded_by_clopper_and_pearson(els
 
 
 def test_texts_that_are_all_at_the_null_may_be_on_either_side_of_it():
-    best = np.random.default_rng(1).uniform(0.4, 0.9, 60)
-    evidence = skill(np.zeros(60), np.zeros(60), best, reach=0.5)
-    share = stats.beta.ppf(0.975, 1, 60)
-    distance = 0.5 * share / Evidence.of_runs(best[None], reach=2.0).low
-    assert (evidence.value, evidence.low, evidence.high) == pytest.approx((0, -distance, distance))
+    texts = 60
+    null = np.zeros(texts)
+    best = np.random.default_rng(1).uniform(0.4, 0.9, texts)
+
+    evidence = skill(null, null, best, reach=0.5)
+
+    largest_share = stats.beta.ppf(0.975, 1, texts)
+    least_best = Evidence.of_runs(best[None], reach=2.0).low
+    distance = 0.5 * largest_share / least_best
+    assert evidence.value == pytest.approx(0)
+    assert evidence.low == pytest.approx(-distance)
+    assert evidence.high == pytest.approx(distance)
 
 
 SPREAD = np.random.default_rng(0).uniform(0, 2, 200)
@@ -290,13 +297,21 @@ def test_a_share_has_wilsons_interval():
 
 
 def test_a_share_in_several_runs_is_of_the_same_texts_and_knows_the_spread_between_runs():
-    hits = {"r": [1.0] * 12 + [0.0] * 4, "s": [1.0] * 10 + [0.0] * 6, "t": [1.0] * 14 + [0.0] * 2}
-    tables = [table(run, a=values) for run, values in hits.items()]
+    texts = 16
+    hits = {"r": 12, "s": 10, "t": 14}
+    tables = []
+    for run, count in hits.items():
+        values = [1.0] * count + [0.0] * (texts - count)
+        tables.append(table(run, a=values))
+
     share = share_of("a")(pd.concat(tables))
-    of_texts = wilson(12, 16)
-    student = stats.t.ppf(0.975, 2) * np.std([12, 10, 14], ddof=1) / 16 / np.sqrt(3)
-    assert (share.value, share.n) == (0.75, 16)
-    assert share.low == pytest.approx(0.75 - np.hypot(0.75 - of_texts.low, student))
+
+    spread_of_runs = np.std(list(hits.values()), ddof=1) / texts
+    half_of_runs = stats.t.ppf(0.975, 2) * spread_of_runs / np.sqrt(3)
+    half_of_texts = 0.75 - wilson(12, texts).low
+    assert share.value == 0.75
+    assert share.n == texts
+    assert share.low == pytest.approx(0.75 - np.hypot(half_of_texts, half_of_runs))
     assert share.high == 1.0  # where the scale ends
 
 

@@ -24,9 +24,14 @@ def draws(samples, kind="uniform"):
 
 
 def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_equally_often():
-    drawn = permuted(ATTENTION, CONTENT, *draws(8000).split(4000))
-    assert (drawn.attention[:, 0, 1:5].sort(-1).values == ATTENTION[0, 1:5].sort().values).all()
-    assert (drawn.attention.gather(-1, drawn.top.unsqueeze(-1)) == 0.4).all()
+    noise, ties = draws(8000).split(4000)
+
+    drawn = permuted(ATTENTION, CONTENT, noise, ties)
+
+    words = drawn.attention[:, 0, 1:5]
+    assert (words.sort(-1).values == ATTENTION[0, 1:5].sort().values).all()
+    top_weight = drawn.attention.gather(-1, drawn.top.unsqueeze(-1))
+    assert (top_weight == 0.4).all()
     counts = drawn.top.flatten().bincount(minlength=7)
     assert counts[[0, 5, 6]].sum() == 0
     assert counts[1:5].min() > 880  # 1,000 expected each, standard deviation 27
@@ -34,20 +39,32 @@ def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_e
 
 def test_random_weights_are_as_spread_out_as_the_texts_own():
     drawn = random_like(ATTENTION, CONTENT, draws(4000, "normal"))
-    torch.testing.assert_close(drawn.attention.sum(-1), torch.ones(4000, 1, dtype=torch.float64))
+
+    total = drawn.attention.sum(-1)
+    torch.testing.assert_close(total, torch.ones_like(total))
     assert (drawn.attention[..., [0, 5, 6]] == 0).all()
     # log weights are the scores up to a constant: their variance over the content is the scores'
-    variance = drawn.attention[:, 0, 1:5].log().var(-1).mean()
+    words = drawn.attention[:, 0, 1:5]
+    variance = words.log().var(-1).mean()
     text_variance = ATTENTION[0, 1:5].log().var(correction=0)
     torch.testing.assert_close(variance, text_variance, rtol=0.05, atol=0)
 
 
 def test_level_positions_share_the_top():
-    assert is_top(ATTENTION, CONTENT)[0].tolist() == [False, False, True, True, False, False, False]
+    top = is_top(ATTENTION, CONTENT)
+    assert top[0].nonzero().flatten().tolist() == [2, 3]
+
     values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]], dtype=torch.float64)
-    assert over_ties(values, is_top(ATTENTION, CONTENT)).tolist() == [3.0]
-    tops = top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200))
+    assert over_ties(values, top).tolist() == [3.0]
+
+
+def test_of_level_positions_either_is_drawn_as_the_top():
+    repeated = ATTENTION.expand(200, -1, -1)
+    tops = top_of(repeated, CONTENT, draws(200))
     assert tops.unique().tolist() == [2, 3]
+
+
+def test_even_attention_has_the_same_weight_on_all_words():
     assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
 
 

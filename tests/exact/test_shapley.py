@@ -178,11 +178,16 @@ def test_a_position_without_weight_changes_nothing():
 
 
 def test_values_are_linear_in_the_payoffs():
+    """The game of 2 (payoff − the first one) + 3, in which 3 is shared by 30 players."""
     weights, payoffs = game("softmax", 30)
+    rescaled = (payoffs - payoffs[:, :1]) * 2 + 3
+
     values = solved(weights, payoffs).values[0]
-    margin = solved(weights, (payoffs - payoffs[:, :1]) * 2 + 3).values[0]
-    expected = (values[:, 1] - values[:, 0]) * 2 + 3 / 30
-    torch.testing.assert_close(margin[:, 1], expected, atol=1e-13, rtol=0)
+    rescaled_values = solved(weights, rescaled).values[0]
+
+    margin = values[:, 1] - values[:, 0]
+    expected = 2 * margin + 3 / 30
+    torch.testing.assert_close(rescaled_values[:, 1], expected, atol=1e-13, rtol=0)
 
 
 def test_texts_of_a_batch_do_not_change_each_other():

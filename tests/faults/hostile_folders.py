@@ -97,9 +97,11 @@ class Stranger:
         """The content of a journal or a list."""
         files = {self.name(): self.record() for _ in range(self.draw.randint(1, 4))}
         journal = {name: [record] for name, record in files.items()}
-        others = [5, None, [], "x", {"files": 5}, {"files": [{}]}, {"files": ["../x"], "last": [3]}]
         names = {"files": [*files], "last": [*files], "records": files}
-        return self.draw.choice([journal, {"files": files}, names, *others])
+        outside = {"files": ["../x"], "last": [3]}
+        contents: list[object] = [journal, {"files": files}, names]
+        contents += [5, None, [], "x", {"files": 5}, {"files": [{}]}, outside]
+        return self.draw.choice(contents)
 
     def put(self, path: Path) -> None:
         """Something in a place: a list, a link, a hard link, a folder, a pipe, or bytes."""

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.findings.headlines import compare
@@ -51,14 +52,20 @@ def test_answers_about_one_text_count_as_if_all_were_right_or_all_wrong(results)
     """Ten texts of five answers: a share of ten."""
     (run_id,) = results["run_id"].unique()
     results.attrs[ASKED] = {run_id: {row: row - row % 5 for row in range(50) if row % 5}}
-    row = compare(results).set_index(["probe", "metric", "group"]).loc["performance"]
-    accuracy = row.loc["accuracy", "overall"]
+
+    table = compare(results).set_index(["probe", "metric", "group"])
+
+    accuracy = table.loc["performance", "accuracy", "overall"]
     assert accuracy["n"] == 50
+    # Wilson's interval
     share = accuracy["mean"]
-    z = 1.959964
-    centre = (share + z**2 / 20) / (1 + z**2 / 10)
-    margin = z * np.sqrt(share * (1 - share) / 10 + z**2 / 400) / (1 + z**2 / 10)
-    assert (accuracy["low"], accuracy["high"]) == pytest.approx((centre - margin, centre + margin))
+    texts = 10
+    z = stats.norm.ppf(0.975)
+    scale = 1 + z**2 / texts
+    centre = (share + z**2 / (2 * texts)) / scale
+    margin = z * np.sqrt(share * (1 - share) / texts + z**2 / (4 * texts**2)) / scale
+    assert accuracy["low"] == pytest.approx(centre - margin)
+    assert accuracy["high"] == pytest.approx(centre + margin)
 
 
 def test_another_number_of_the_whole_split_has_no_interval(rows):

@@ -178,7 +178,7 @@ def test_deep_lift_of_a_linear_model_is_weight_times_difference():
     assert [note.value for note in DeepLift().notes(subject)] == [0.0]
     wide = DeepLift().scores(additive_subject(padding=3))[:, : content.shape[1]]
     torch.testing.assert_close(wide[content], scores[content])
-    # the last text has importance word, which is the mean of its words
+    # the last text has a single word, which is the mean of its words
     assert DeepLift(baseline="mean").scores(subject).any(-1).tolist() == [True] * 3 + [False]
 
 

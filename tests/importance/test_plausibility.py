@@ -88,12 +88,17 @@ def test_chance_is_the_mean_over_all_orders(n, marked):
 
 
 def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
+    """Two of four words are marked in the first text, and none in the second."""
     scores = torch.tensor([[0.9, 0.8, 0.1, 0.7, 5.0], [0.1, 0.2, 0.3, 0.4, 5.0]]).double()
     rationale = torch.tensor([[True, False, False, True, False], [False] * 5])
-    content = torch.tensor([[True, True, True, True, False]] * 2)
-    precision = plausibility.precision_at_size(scores, rationale, content)
-    assert precision[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
-    assert precision[1].isnan()
+    content = torch.tensor([True, True, True, True, False]).expand(2, 5)
+
+    first, second = plausibility.precision_at_size(scores, rationale, content)
+
+    marked = [1, 0, 0, 1]
+    highest = [1, 1, 0, 0]
+    assert first.item() == pytest.approx(f1_score(marked, highest))
+    assert second.isnan()
 
 
 WIDE = torch.tensor([[False, True, True, True, True, True, False]])

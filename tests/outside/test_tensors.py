@@ -42,15 +42,23 @@ def audit(tmp_path_factory):
 def test_the_tables_hold_the_known_answers(audit):
     assert values(audit.run, "performance", "accuracy") == [0.5]
     assert values(audit.run, "permutation", "predicted_class") == [1, 1]
-    # without the first word the margin is −0.6: one word flips the first text, and no erasure the
-    # second
+
+
+def test_the_known_erasure_flips_the_first_text_and_none_the_second(audit):
+    """Without its first word the first text's margin is −0.6."""
     removed = values(audit.run, "erasure", "removed_count_optimal")
     assert removed == pytest.approx([1, math.nan], nan_ok=True)
     assert values(audit.run, "erasure", "never_flips") == [0, 1]
-    # all the weight on one word leaves the second text's prediction as it is: ½ ln 2 · ½ + ½ [f(½,
-    # 1)], f as in the docs
-    divergence = 0.5 * (0.5 * math.log(2)) + 0.5 * (0.5 * math.log(0.5 / 0.75) + math.log(1 / 0.75))
-    assert values(audit.run, "adversarial", "optimum_jsd")[1] == pytest.approx(divergence)
+
+
+def test_the_farthest_attention_is_the_known_one(audit):
+    """All the weight on one word leaves the second text's prediction as it is."""
+    _, distance = values(audit.run, "adversarial", "optimum_jsd")
+
+    # of (½, ½) and (1, 0): half of each one's divergence from their mean (¾, ¼)
+    of_even = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
+    of_single = math.log(1 / 0.75)
+    assert distance == pytest.approx(0.5 * of_even + 0.5 * of_single)
 
 
 def test_the_examples_hold_the_known_answers(audit):

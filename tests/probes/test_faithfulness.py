@@ -83,20 +83,31 @@ def falls_of(subject, name, row, operator):
 @pytest.mark.parametrize("row", [0, 1, 2])
 @pytest.mark.parametrize("name", ["attention", "gradient_input"])
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_numbers_are_those_of_a_loop_over_texts(operator, name, row):
+@pytest.mark.parametrize(
+    ("kind", "aopc"), [("deletion", "comprehensiveness"), ("insertion", "sufficiency")]
+)
+def test_the_numbers_are_those_of_a_loop_over_texts(operator, name, row, kind, aopc):
     subject, numbers = examined(operator)
-    falls = falls_of(subject, name, row, operator)
-    for kind, aopc in (("deletion", "comprehensiveness"), ("insertion", "sufficiency")):
-        curve = numbers[f"{kind}_{name}_by_{operator}"]
-        assert curve.step.tolist() == SHARES
-        np.testing.assert_allclose(curve.value[row].detach().numpy(), falls[kind], atol=1e-9)
-        mean = np.mean([falls[kind][SHARES.index(threshold)] for threshold in THRESHOLDS])
-        measured_mean = numbers[f"{aopc}_{name}_by_{operator}"].value[row].item()
-        assert measured_mean == pytest.approx(mean, nan_ok=True)
-    on_grid = [falls["deletion"][SHARES.index(share)] for share in GRID]
-    area = np.trapezoid([0, *on_grid], [0, *GRID]) / GRID[-1]
-    measured_area = numbers[f"deletion_area_{name}_by_{operator}"].value[row].item()
-    assert measured_area == pytest.approx(area, nan_ok=True)
+    falls = falls_of(subject, name, row, operator)[kind]
+    curve = numbers[f"{kind}_{name}_by_{operator}"]
+    mean = numbers[f"{aopc}_{name}_by_{operator}"]
+
+    assert curve.step.tolist() == SHARES
+    np.testing.assert_allclose(curve.value[row].detach().numpy(), falls, atol=1e-9)
+    expected_mean = np.mean([falls[SHARES.index(threshold)] for threshold in THRESHOLDS])
+    assert mean.value[row].item() == pytest.approx(expected_mean, nan_ok=True)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("name", ["attention", "gradient_input"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_area_is_that_of_the_loops_curve(operator, name, row):
+    subject, numbers = examined(operator)
+    falls = falls_of(subject, name, row, operator)["deletion"]
+    on_grid = [falls[SHARES.index(share)] for share in GRID]
+    expected = np.trapezoid([0, *on_grid], [0, *GRID]) / GRID[-1]
+    area = numbers[f"deletion_area_{name}_by_{operator}"]
+    assert area.value[row].item() == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -46,12 +46,16 @@ def pieces():
 @pytest.mark.parametrize("chosen", [1, 3, 4])
 def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_says(chosen):
     weights, values, word = pieces()
+
     ranges = ranges_of_mean(weights, values, word, torch.tensor([1, 3, 4]))
-    expected = one_programme(weights, values, word, chosen)
-    np.testing.assert_allclose([ranges.low[chosen], ranges.high[chosen]], expected, atol=1e-7)
+
+    low, high = one_programme(weights, values, word, chosen)
+    np.testing.assert_allclose(ranges.low[chosen], low, atol=1e-7)
+    np.testing.assert_allclose(ranges.high[chosen], high, atol=1e-7)
     # the attention at that end has this weight there, and is one
-    np.testing.assert_allclose(ranges.lowest[chosen, chosen], ranges.low[chosen], atol=1e-7)
-    assert 0 < ranges.lowest[chosen, :5].sum() <= 1 + 1e-9
+    lowest = ranges.lowest[chosen]
+    np.testing.assert_allclose(lowest[chosen], low, atol=1e-7)
+    assert 0 < lowest[:5].sum() <= 1 + 1e-9
 
 
 def test_a_word_that_is_not_chosen_has_no_range_and_free_directions_add_up_over_rows():
@@ -82,13 +86,19 @@ def test_two_classes_leave_nearly_every_attention_of_a_linear_decoder_free():
 def test_the_least_weight_with_two_classes_is_that_of_a_programme_with_two_equations(text):
     model = toy_classifier().double().eval()
     batch = toy_batch(LENGTHS)
+
     numbers, _ = measured(model, batch)
+
     _, readout = toy_readout(model, batch)
-    logits = readout.position_logits[text][batch.content[text]].numpy()
-    attention = readout.attention[text][batch.content[text]].numpy()
-    rows = np.stack([np.ones(len(logits)), logits[:, 1] - logits[:, 0]])
-    cost = np.eye(len(logits))[attention.argmax()]
-    least = linprog(cost, A_eq=rows, b_eq=rows @ attention).fun
+    content = batch.content[text]
+    logits = readout.position_logits[text][content].numpy()
+    attention = readout.attention[text][content].numpy()
+    # the weights sum to one, and the margin stays what it is
+    margins = logits[:, 1] - logits[:, 0]
+    equations = np.stack([np.ones(len(logits)), margins])
+    cost = np.zeros(len(logits))
+    cost[attention.argmax()] = 1
+    least = linprog(cost, A_eq=equations, b_eq=equations @ attention).fun
     np.testing.assert_allclose(numbers["top_low"].value[text], least, atol=1e-7)
     assert bool(numbers["top_can_vanish"].value[text]) == (least <= 1e-6)
 

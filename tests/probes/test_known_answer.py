@@ -174,14 +174,21 @@ def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(
 
 
 def test_attention_is_exclusive_where_one_state_outweighs_all_others_and_not_where_two_know():
-    exclusive = torch.tensor([[[0.0, 0], [4, -4], [-1, 1], [-1, 1], [-1, 1], [0, 0]]]).double()
-    two = exclusive.clone()
-    two[:, 2] = exclusive[:, 1]
-    weights = torch.tensor([[0, 0.95, 0.05 / 3, 0.05 / 3, 0.05 / 3, 0]]).double()
+    marker = [0.0, 0.0]
+    knows = [4.0, -4.0]
+    leans_away = [-1.0, 1.0]
+    exclusive = [marker, knows, leans_away, leans_away, leans_away, marker]
+    shared = [marker, knows, knows, leans_away, leans_away, marker]
+    rest = 0.05 / 3
+    weights = torch.tensor([[0, 0.95, rest, rest, rest, 0]]).double()
     content = marked([4, 4]).content[:1]
-    jsd = farthest_attention(weights, exclusive, content, epsilon=0.01).jsd.item()
-    jsd_of_two = farthest_attention(weights, two, content, epsilon=0.01).jsd.item()
-    assert jsd < 0.3 < 0.5 < jsd_of_two
+
+    def farthest_jsd(position_logits):
+        logits = torch.tensor([position_logits]).double()
+        return farthest_attention(weights, logits, content, epsilon=0.01).jsd.item()
+
+    assert farthest_jsd(exclusive) < 0.3
+    assert farthest_jsd(shared) > 0.5
 
 
 def test_what_is_not_known_is_no_number():

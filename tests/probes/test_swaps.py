@@ -108,26 +108,42 @@ def test_words_that_are_not_kept_are_those_of_the_filler():
 
 
 def test_what_is_known_of_a_word_comes_with_it():
+    """The second word of the first text is replaced by the last word of the second text."""
     marks = Ragged.of([np.array([1, 0], bool), np.array([0, 1], bool)], bool)
     notes = Ragged.of([np.array([0.1, 0.2]), np.array([0.3, 0.4])], np.float64)
     split = split_of([[4, 5], [6, 7]], rationale=marks, note=notes)
     swapper = Swapper(toy_classifier(), split[[0]], filler_of(split))
     kept = torch.tensor([[True, False]])
-    variants = swapper.swapped(kept, torch.tensor([[2, 3]]))
-    assert variants.ids[0, 1:3].tolist() == [4, 7]
-    assert variants.rationale[0, 1:3].tolist() == [True, True]
-    assert variants.extra["note"][0, 1:3].tolist() == [0.1, 0.4]
+    filler_rows = torch.tensor([[2, 3]])
+
+    variants = swapper.swapped(kept, filler_rows)
+
+    words = slice(1, 3)
+    assert variants.ids[0, words].tolist() == [4, 7]
+    assert variants.rationale[0, words].tolist() == [True, True]
+    assert variants.extra["note"][0, words].tolist() == [0.1, 0.4]
 
 
 def test_every_word_of_the_texts_is_as_likely_to_be_filler_at_every_place():
     split = split_of([[4, 5, 6, 7], [14, 15, 16, 17, 18, 19]])
-    filler = filler_of(split)
-    drawn = filler.draw(np.zeros(3, np.int64), 20_000, torch.Generator().manual_seed(0))
+    words = 10
+    samples = 20_000
+    generator = torch.Generator().manual_seed(0)
+
+    drawn = filler_of(split).draw(np.zeros(3, np.int64), samples, generator)
+
+    share = 1 / words
+    error = (share * (1 - share) / samples) ** 0.5
     for place in range(3):
-        shares = torch.bincount(drawn[:, place], minlength=10) / 20_000
-        assert shares.tolist() == pytest.approx([0.1] * 10, abs=4 * (0.09 / 20_000) ** 0.5)
-    joint = torch.bincount(10 * drawn[:, 0] + drawn[:, 1], minlength=100) / 20_000
-    assert joint.tolist() == pytest.approx([0.01] * 100, abs=5 * (0.01 / 20_000) ** 0.5)
+        shares = torch.bincount(drawn[:, place], minlength=words) / samples
+        assert shares.tolist() == pytest.approx([share] * words, abs=4 * error)
+
+    # and a place's word says nothing about the next one's
+    pair_share = share**2
+    pair_error = (pair_share * (1 - pair_share) / samples) ** 0.5
+    pairs = words * drawn[:, 0] + drawn[:, 1]
+    pair_shares = torch.bincount(pairs, minlength=words**2) / samples
+    assert pair_shares.tolist() == pytest.approx([pair_share] * words**2, abs=5 * pair_error)
 
 
 def test_a_text_of_a_pair_gets_the_words_of_its_own_kind():
@@ -496,12 +512,22 @@ def test_each_of_two_outcomes_is_moved_as_far_as_both_are():
 
 def test_the_words_of_a_class_are_not_those_of_another_one():
     """The first word moves class 0 at the cost of 1, the second 2 at the cost of 1 and of 0."""
-    effects = torch.tensor([[0.8, -0.8, 0.0], [-0.1, -0.5, 0.6], [0.0, 0.0, 0.0]]).double()
+    first_word = [0.8, -0.8, 0.0]
+    second_word = [-0.1, -0.5, 0.6]
+    third_word = [0.0, 0.0, 0.0]
+    effects = torch.tensor([first_word, second_word, third_word]).double()
+
     effect = WordEffects(effects, effects)
-    assert [effect.of_class(number).strongest for number in range(3)] == [0, 0, 1]
-    assert effect.of_class(2).shares.tolist() == pytest.approx([0, 1, 0])
-    assert effect.of_class(0).shares[1].item() == pytest.approx((0.1 / (0.8 / 3)) ** 2)
-    assert effect.of_class(1).shares.tolist() == pytest.approx([1, 1, 0])
+    class_0 = effect.of_class(0)
+    class_1 = effect.of_class(1)
+    class_2 = effect.of_class(2)
+
+    assert class_0.strongest == 0
+    assert class_1.strongest == 0
+    assert class_2.strongest == 1
+    assert class_0.shares[1].item() == pytest.approx((0.1 / (0.8 / 3)) ** 2)
+    assert class_1.shares.tolist() == pytest.approx([1, 1, 0])
+    assert class_2.shares.tolist() == pytest.approx([0, 1, 0])
 
 
 class VotingForThree(Voting):
