@@ -5,6 +5,7 @@ import gzip
 import inspect
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,7 @@ from attnprobe.plots.style import class_names, paper_style, rendered, save
 from attnprobe.readings.reading import Drawing, Reading
 from attnprobe.readings.registry import readings
 from attnprobe.results.directory import Places, RunDirectory, find_runs
+from attnprobe.results.files import DamagedRun, write_atomically
 from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.pivot import named
 from attnprobe.results.writer import OwnFolder
@@ -128,8 +130,12 @@ def _figures_of_texts(
         run_numbers = named(replace(numbers, tables=(tables,)), [class_names(run.path)])
         figure = _draw(probe, drawing, run_numbers, run)
         if figure is not None:
-            stem = re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-.")
-            yield DrawnFigure(drawing, figure, stem, run)
+            yield DrawnFigure(drawing, figure, _stem_of_run(drawing, ending), run)
+
+
+def _stem_of_run(drawing: Drawing, ending: str) -> str:
+    """The name, without its kind, of the file of a figure that shows a run's texts."""
+    return re.sub(r"[^\w.-]+", "-", f"{drawing.name}-{ending}").strip("-.")
 
 
 def _draw(
@@ -167,7 +173,7 @@ class Picture:
         alternative: for who does not see it.
         file: the PDF's name in the report's folder.
         source: the drawing as a `data:` address, which no script can run from, an SVG packed by
-            gzip; empty: only a PDF.
+            gzip.
         width: in CSS pixels.
         height: in CSS pixels.
     """
@@ -180,16 +186,13 @@ class Picture:
     height: int
 
 
-def pictures(
-    reading: Reading, groups: Sequence[Group], directory: OwnFolder, *, words: bool
-) -> list[Picture]:
-    """Every figure of a probe's reading that these runs allow, written as PDF too.
+def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder) -> list[Picture]:
+    """Every figure of a probe's reading that shows no texts, written as PDF too.
 
     Args:
         reading: of the probe.
         groups: of the runs.
         directory: of the PDF files.
-        words: False leaves out the figures that show texts.
     """
     runs = {run.directory: run for group in groups for run in group.runs}
     numbers = named(
@@ -198,20 +201,79 @@ def pictures(
     )
     endings = [run.run_id for run in runs.values()]
     drawn_figures = all_figures(
-        [reading], [*map(RunDirectory, runs)], numbers, endings, words=words
+        [reading], [*map(RunDirectory, runs)], numbers, endings, words=False
     )
-    shown = []
-    for drawn in drawn_figures:
-        # what shows texts is for paper: the page's own examples show the same, and more of them
-        is_on_page = drawn.run is None
-        caption = prose(drawn.drawing.draw)
-        shown.append(picture(drawn.figure, drawn.stem, caption, directory, shown=is_on_page))
-    return shown
+    return [
+        picture(drawn.figure, drawn.stem, prose(drawn.drawing.draw), directory)
+        for drawn in drawn_figures
+    ]
 
 
-def picture(
-    figure: Figure, name: str, caption: str, directory: OwnFolder, *, shown: bool = True
-) -> Picture:
+def write_figures_of_texts(
+    reading: Reading, groups: Sequence[Group], directory: OwnFolder
+) -> list[Path]:
+    """Write every figure of a probe's reading that shows texts, for paper.
+
+    The page's own examples show the same, and more of them. What a run has drawn is copied.
+
+    Args:
+        reading: of the probe.
+        groups: of the runs.
+        directory: of the files.
+
+    Returns:
+        The PDF files, `<figure>-<id of the run>.pdf`.
+    """
+    files: list[Path] = []
+    for drawing in reading.drawings:
+        if not drawing.words:
+            continue
+        for run in [run for group in groups for run in group.runs]:
+            own_figure = figure_of_run(run.files, f"{drawing.name}.pdf")
+            if own_figure is not None:
+                target = directory / f"{_stem_of_run(drawing, run.run_id)}.pdf"
+                write_atomically(target, partial(shutil.copyfile, own_figure))
+                files.append(target)
+                continue
+            drawn_figures = _figures_of_texts(
+                reading.probe, drawing, [run.files], run.numbers, [run.run_id]
+            )
+            for drawn in drawn_figures:
+                files += save(drawn.figure, directory, drawn.stem, ["pdf"])
+    return files
+
+
+def figure_of_run(run: RunDirectory, name: str) -> Path | None:
+    """A figure that a finished run has drawn; None where there is none, or it was changed since."""
+    file = f"figures/{name}"
+    if file not in run.manifest()["files"]:
+        return None
+    try:
+        return run.file(file)
+    except DamagedRun:
+        return None
+
+
+def png_figures(run: RunDirectory, directory: Path, *, words: bool) -> list[Path]:
+    """The figures of a finished run as PNG files.
+
+    Args:
+        run: itself; what it has drawn is taken from it.
+        directory: where they are drawn if the run has none, or `words` may not be shown.
+        words: False leaves out the figures that show texts, and the names of the classes.
+
+    Raises:
+        DamagedRun: if a file of the run was changed since.
+    """
+    own_figures = [name for name in run.manifest()["files"] if name.endswith(".png")]
+    if words and own_figures:
+        return [run.file(name) for name in own_figures]
+    return [
+        path for path in draw_figures(run.path, directory, words=words) if path.suffix == ".png"
+    ]
+
+
+def picture(figure: Figure, name: str, caption: str, directory: OwnFolder) -> Picture:
     """The figure for the page; its PDF is written.
 
     Args:
@@ -219,16 +281,12 @@ def picture(
         name: stem of the file.
         caption: its first sentence is the alternative text.
         directory: of the PDF.
-        shown: False for the PDF alone.
     """
-    source = ""
-    if shown:
-        kind = "application/gzip"
-        content = gzip.compress(rendered(figure, "svg"), mtime=0)
-        if len(content) > LARGEST:
-            kind = "image/png"
-            content = rendered(figure, "png")
-        source = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    kind = "application/gzip"
+    content = gzip.compress(rendered(figure, "svg"), mtime=0)
+    if len(content) > LARGEST:
+        kind = "image/png"
+        content = rendered(figure, "png")
     (path,) = save(figure, directory, name, ["pdf"])
     width, height = figure.get_size_inches()
     summary = caption.split(". ")[0].rstrip(".")
@@ -236,7 +294,7 @@ def picture(
         caption=caption,
         alternative=f"Figure: {summary}. The table beside it has its numbers.",
         file=path.name,
-        source=source,
+        source=f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}",
         width=round(float(width) * PIXELS),
         height=round(float(height) * PIXELS),
     )

@@ -26,7 +26,7 @@ from attnprobe.findings.stored import card_of_run
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.readings.reading import HeatMap
 from attnprobe.readings.registry import columns_in, maps_in
-from attnprobe.report.figures import draw_figures
+from attnprobe.report.figures import png_figures
 from attnprobe.report.notebook import Strip, attention_strips, page, strips_html
 from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, word_tables
 from attnprobe.results.directory import (
@@ -232,9 +232,8 @@ def log_results(
             summary[f"tables/{name}_rows_left_out"] = len(table) - ROWS
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
-        for path in draw_figures(run_dir, Path(folder, "figures"), words=log_text):
-            if path.suffix == ".png":
-                logged[f"figures/{path.stem}"] = wandb.Image(str(path))
+        for path in png_figures(finished.files, Path(folder, "figures"), words=log_text):
+            logged[f"figures/{path.stem}"] = wandb.Image(str(path))
         run.log(logged)
         run.summary.update(summary)
         run.notes = card.summary.words

@@ -50,7 +50,7 @@ class Numbers:
         tables = []
         for run in directories:
             tables.append({probe: run.file(table_file(probe)) for probe in run.probes()})
-        return cls(tuple(tables), attrs_of(directories))
+        return cls(tuple(tables), attrs_of([(run.manifest(), run) for run in directories]))
 
     @classmethod
     def together(cls, parts: Iterable["Numbers"]) -> "Numbers":

@@ -188,28 +188,31 @@ def first_of_text(texts: pd.DataFrame) -> dict[int, int]:
     return dict(zip(changed.index.tolist(), changed.tolist(), strict=True))
 
 
-def asked_labels(run: RunDirectory, texts: pd.DataFrame) -> dict[int, str]:
+def asked_labels(manifest: Mapping[str, Any], texts: pd.DataFrame) -> dict[int, str]:
     """The label that each example asks for; none where rows are not texts and labels.
 
     Args:
-        run: of the texts.
+        manifest: of the run.
         texts: as `texts_of` gives them.
     """
-    data = run.manifest().get("training", {}).get("data", {})
+    data = manifest.get("training", {}).get("data", {})
     if data.get("question_kind") != "label":
         return {}
     questions = texts["question"]
     return dict(zip(questions.index.tolist(), questions.astype(str).tolist(), strict=True))
 
 
-def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
-    """What the report knows of these runs beside their numbers, as a table's `attrs` hold it."""
-    manifests = [run.manifest() for run in runs]
+def attrs_of(runs: Sequence[tuple[Mapping[str, Any], RunDirectory]]) -> dict[str, Told]:
+    """What the report knows of these runs beside their numbers, as a table's `attrs` hold it.
+
+    Args:
+        runs: each with its manifest, of which `run_id`, `tables` and `training` are read.
+    """
     ranges = Told()
     repeats = Told()
     first_texts = Told()
     labels = Told()
-    for manifest, run in zip(manifests, runs, strict=True):
+    for manifest, run in runs:
         for probe, entry in manifest["tables"].items():
             for name, facts in entry.get("metrics", {}).items():
                 ranges.setdefault(probe, {})[name] = (facts.get("low"), facts.get("high"))
@@ -220,11 +223,11 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
         run_first_texts = first_of_text(texts)
         if run_first_texts:
             first_texts[manifest["run_id"]] = run_first_texts
-        run_labels = asked_labels(run, texts)
+        run_labels = asked_labels(manifest, texts)
         if run_labels:
             labels[manifest["run_id"]] = run_labels
     return {
-        IMPORTANCES: told(manifests),
+        IMPORTANCES: told(manifest for manifest, _ in runs),
         RANGES: ranges,
         REPEATS: repeats,
         ASKED: first_texts,
@@ -257,7 +260,7 @@ def read_results(
     runs = [RunDirectory(path) for path in paths]
     tables = [run.file(name) for run in runs for name in run.verify_tables(probes)]
     results = frame_of(read_rows(tables))
-    results.attrs.update(attrs_of(runs))
+    results.attrs.update(attrs_of([(run.manifest(), run) for run in runs]))
     return results
 
 

@@ -40,7 +40,7 @@ from attnprobe.results.files import DamagedRun, records_of, write_atomically, wr
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.lock import locked
 from attnprobe.results.numbers import Numbers
-from attnprobe.results.table import IMPORTANCES, Rows, told
+from attnprobe.results.table import Rows, attrs_of
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.build import untrained
 from attnprobe.runs.collecting import (
@@ -203,22 +203,24 @@ def carry_out(
     written = write_results(
         directory, data.splits[SPLIT], listeners, rows, settings.identity, config
     )
-    tables = earlier["tables"] | written
+    facts = {
+        **_identity_of_run(settings),
+        "tables": earlier["tables"] | written,
+        "training": settings.training,
+    }
     if config["figures"]:
-        _draw(directory, list(written), tables)
+        _draw(directory, list(written), facts)
 
     content = {
-        **_identity_of_run(settings),
+        **facts,
         "classes": data.classes,
         "counts": data.counts,
         SECTION: data.section,
         "chosen_epoch": trained["chosen_epoch"],
         "teacher": _facts_of_teacher(teacher, config["teacher"]),
-        "tables": tables,
         "halved_batches": classifier.halving.count,
         "model_facts": classifier.facts,
         "attention_on": listeners.predictions.shares,
-        "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "seconds": {
             "until_trained": round(trained_at - started_at, 1),
@@ -259,10 +261,10 @@ def _curve_rows(curve: list[dict[str, float]]) -> Rows:
     return whole_rows(epochs)
 
 
-def _draw(directory: OwnRunDirectory, probes: list[str], tables: dict[str, Any]) -> None:
-    """Draw the figures of these probes' tables."""
+def _draw(directory: OwnRunDirectory, probes: list[str], facts: Mapping[str, Any]) -> None:
+    """Draw the figures of these probes' tables; `facts` are what the manifest will say of them."""
     files = {probe: directory.file(table_file(probe)) for probe in probes}
-    numbers = Numbers((files,), {IMPORTANCES: told([{"tables": tables}])})
+    numbers = Numbers((files,), dict(attrs_of([(facts, directory)])))
     for path in save_figures([directory], numbers, directory.folder("figures/")):
         directory.place(f"figures/{path.name}")  # its name is known only now
 

@@ -10,12 +10,16 @@ import pytest
 from matplotlib.figure import Figure
 
 from attnprobe.core.errors import UserError
+from attnprobe.findings.groups import grouped, read_runs
 from attnprobe.plots.grid import TITLE_WIDTH, title
 from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
 from attnprobe.readings.registry import readings
 from attnprobe.report import figures as draw
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import DamagedRun
 from attnprobe.results.pivot import CLASSES, facets, per_example, split_by_class
 from attnprobe.results.table import read_results
+from attnprobe.results.writer import OwnFolder
 from tests.probes import tables
 from tests.small_runs import seal_again
 
@@ -211,4 +215,41 @@ def test_a_figure_of_the_page_is_an_image_that_no_script_runs_from_and_a_pdf(
     assert picture.alternative == "Figure: What was lost. The table beside it has its numbers."
     assert (picture.width, picture.height) == (240, 120)
     assert (tmp_path / picture.file).read_bytes()[:5] == b"%PDF-"
-    assert draw.picture(figure, "two", "", tmp_path, shown=False).source == ""
+
+
+def test_a_run_that_has_drawn_its_figures_is_not_drawn_again(make_run, tmp_path):
+    run = make_run(count=12, probes=("performance", "permutation"))
+    (run / "figures").mkdir()
+    (run / "figures/permutation.png").write_bytes(b"as it was drawn")
+    seal_again(run)
+
+    def read(words=True):
+        folder = tmp_path / f"drawn-{len(list(tmp_path.iterdir()))}"
+        files = draw.png_figures(RunDirectory(run), folder, words=words)
+        return {file.name: file.read_bytes() for file in files}
+
+    assert read() == {"permutation.png": b"as it was drawn"}
+    drawn_anew = read(words=False)  # its own may show the names of the classes
+    assert drawn_anew["permutation.png"].startswith(b"\x89PNG")
+    (run / "figures/permutation.png").write_bytes(b"changed since")
+    with pytest.raises(DamagedRun, match=r"permutation\.png is damaged"):
+        read()
+
+
+def test_a_report_copies_the_figures_of_texts_that_its_runs_have_drawn(make_run, tmp_path):
+    run = make_run("a", count=12)
+    make_run("b", seed=1, count=12)
+    (run / "figures").mkdir()
+    (run / "figures/adversarial_heatmaps.pdf").write_bytes(b"as it was drawn")
+    seal_again(run)
+    folder = OwnFolder(tmp_path / "files")
+    files = draw.write_figures_of_texts(
+        readings()["adversarial"], grouped(read_runs(tmp_path)), folder
+    )
+    content = {file.name: file.read_bytes() for file in files}
+    assert content["adversarial_heatmaps-a.pdf"] == b"as it was drawn"
+    assert content["adversarial_heatmaps-b.pdf"].startswith(b"%PDF-")
+    assert len(content) == len(files) == 2
+    (run / "figures/adversarial_heatmaps.pdf").write_bytes(b"changed since")
+    draw.write_figures_of_texts(readings()["adversarial"], grouped(read_runs(tmp_path)), folder)
+    assert files[0].read_bytes().startswith(b"%PDF-")

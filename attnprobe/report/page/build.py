@@ -26,7 +26,7 @@ from attnprobe.findings.slices import Slices, slices_of
 from attnprobe.findings.stored import kept_findings
 from attnprobe.findings.studies.base import StudyReading, find_studies
 from attnprobe.readings.registry import present
-from attnprobe.report.figures import Picture, pictures
+from attnprobe.report.figures import Picture, pictures, write_figures_of_texts
 from attnprobe.report.page import MEGABYTES
 from attnprobe.report.page.browser import browse, playgrounds
 from attnprobe.report.page.glossary import MEANS, TERMS, explained
@@ -185,6 +185,9 @@ def _page(
     tell("figures")
     drawn = material.draw(folder)
     shown_studies = material.show_studies(folder)
+    figures = [picture.file for several in drawn.values() for picture in several]
+    figures += [picture.file for study in shown_studies for picture in study["pictures"]]
+    figures += material.write_figures_of_texts(folder)
     tell("tables")
     tables = material.write_tables(folder)
     browser = browse(material.groups, words=words, megabytes=megabytes, tell=tell)
@@ -194,8 +197,6 @@ def _page(
     ]
 
     tell("page")
-    figures = [picture.file for several in drawn.values() for picture in several]
-    figures += [picture.file for study in shown_studies for picture in study["pictures"]]
     written = {"Figures": figures, "Tables": tables}
     return page_text(
         title=title or title_of(material.shown_groups),
@@ -305,11 +306,18 @@ class Material:
         }
 
     def draw(self, folder: OwnFolder) -> dict[str, list[Picture]]:
-        """Every figure by its probe, written as PDF too."""
+        """Every figure without texts by its probe, written as PDF too."""
         return {
-            reading.probe: pictures(reading, self.groups, folder, words=self.words)
+            reading.probe: pictures(reading, self.groups, folder)
             for reading in present(self.numbers)
         }
+
+    def write_figures_of_texts(self, folder: OwnFolder) -> list[str]:
+        """Write every figure that shows texts, where these may be shown; the names of the files."""
+        files: list[Path] = []
+        for reading in present(self.numbers) if self.words else ():
+            files += write_figures_of_texts(reading, self.groups, folder)
+        return [file.name for file in files]
 
     def show_studies(self, folder: OwnFolder) -> list[dict[str, Any]]:
         """Each study's part of the page, its figures written as PDF too."""

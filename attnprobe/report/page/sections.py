@@ -93,7 +93,7 @@ def _section(
         "rows": headline_rows(numbers, columns, tables),
         "published": published,
         "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
-        "pictures": [picture for picture in pictures if picture.source],
+        "pictures": pictures,
         "claims": by_claim(judgements, [claim.name for claim in reading.claims]),
         "noted": reading.noted(notes) if reading.noted is not None and notes else "",
         "cost": cost_of(tables),

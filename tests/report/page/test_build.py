@@ -18,6 +18,7 @@ from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import StudyFigure, StudyReading
 from attnprobe.readings.registry import readings
 from attnprobe.report.__main__ import main
+from attnprobe.report.figures import draw_figures
 from attnprobe.report.page import build
 from attnprobe.report.studies.drawing import draw
 from attnprobe.results.directory import RunDirectory
@@ -133,6 +134,17 @@ def small_directory(tmp_path_factory) -> Path:
     overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
     probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
     return run(small_run(tmp_path_factory.mktemp("runs"), *overrides, probes=probes))
+
+
+def test_a_run_draws_the_figures_that_are_drawn_of_it_later(tmp_path):
+    """Without its repeated texts: so they may be taken for these."""
+    overrides = (*SMALL_ADVERSARY, "figures=true")
+    directory = run(small_run(tmp_path, *overrides, probes="[permutation,adversarial]"))
+    later = draw_figures(directory, tmp_path / "later")
+    assert {path.name: path.read_bytes() for path in later} == {
+        path.name: path.read_bytes() for path in (directory / "figures").iterdir()
+    }
+    assert "adversarial_heatmaps.png" in {path.name for path in later}
 
 
 def test_headlines_name_every_metric_that_they_need(small_directory):

@@ -23,4 +23,4 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "draw_figures", lambda *arguments, **named: [])
+    monkeypatch.setattr(log, "png_figures", lambda *arguments, **named: [])

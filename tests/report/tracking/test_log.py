@@ -372,7 +372,7 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(
         raise wandb.Error("no API key configured")
 
     with monkeypatch.context() as patch:  # the run is finished even where logging fails
-        patch.setattr(log, "draw_figures", refuse)
+        patch.setattr(log, "png_figures", refuse)
         with pytest.raises(wandb.Error):
             log.log_run(make_run(count=5), project="p", mode="offline")
     assert wandb.run is None
