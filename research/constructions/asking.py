@@ -25,7 +25,7 @@ from attnprobe.findings.judgement import Judgement, judgement_on
 from attnprobe.findings.rules import judge
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.probes.swaps import READING, Swaps
-from research.constructions.models import Construction, HandBuilt, Text, mass, split_of
+from research.constructions.models import Construction, Text, WithTable, mass, split_of
 
 BATCH = 64
 
@@ -73,6 +73,20 @@ def ask(construction: Construction, seed: int = 0) -> Outcome:
     """
     texts = construction.written(seed)
     models = [construction.model(texts, seed, run) for run in range(construction.runs)]
+    return ask_models(construction, texts, models, seed)
+
+
+def ask_models(
+    construction: Construction, texts: Sequence[Text], models: Sequence[WithTable], seed: int = 0
+) -> Outcome:
+    """Ask the models of a construction, one per run.
+
+    Args:
+        construction: whose models they are.
+        texts: that the models attend to.
+        models: of each run.
+        seed: of the probe.
+    """
     table = pd.concat(
         [table_of(model, texts, seed, run) for run, model in enumerate(models)],
         ignore_index=True,
@@ -96,7 +110,7 @@ def ask(construction: Construction, seed: int = 0) -> Outcome:
     )
 
 
-def table_of(model: HandBuilt, texts: Sequence[Text], seed: int, run: int = 0) -> pd.DataFrame:
+def table_of(model: WithTable, texts: Sequence[Text], seed: int, run: int = 0) -> pd.DataFrame:
     """What the probe of a run measures of a model, as its long table."""
     split = split_of(texts)
     probe = Swaps()

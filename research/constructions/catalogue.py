@@ -355,14 +355,20 @@ BEFORE = {
 }
 """Name of a construction → what the review reports of the measure before."""
 ASKED_AGAIN = Path(__file__).with_name("before.csv")
-"""What the measure before (commit 41daa50) says of the same texts and attentions: `name`, `answer`,
-and `placement`, from −1 to 1, with its interval."""
+"""What the measure before (commit 41daa50) says of the same texts and models: `name`, `model` (its
+encoder, or `hand-built`), `answer`, and `placement`, from −1 to 1, with its interval."""
+HAND_BUILT = "hand-built"
 
 
-def answers_before() -> dict[str, str]:
-    """Name of a construction → the answer of the measure before, such as `no 0.32 [0.25, 0.38]`."""
+def answers_before(model: str = HAND_BUILT) -> dict[str, str]:
+    """Name of a construction → the answer of the measure before, such as `no 0.32 [0.25, 0.38]`.
+
+    Args:
+        model: the encoder of the trained models that were asked, or `HAND_BUILT`.
+    """
+    rows = pd.read_csv(ASKED_AGAIN)
     answers = {}
-    for row in pd.read_csv(ASKED_AGAIN).to_dict("records"):
+    for row in rows[rows["model"] == model].to_dict("records"):
         words = [row["answer"]]
         if not np.isnan(row["placement"]):
             words.append(f"{row['placement']:.2f}")

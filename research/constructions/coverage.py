@@ -20,7 +20,7 @@ from research.constructions.models import (
 from research.constructions.samples import MeasuredTexts
 
 MINORITIES = (0.02, 0.05, 0.1, 0.5)
-SIZES = {"right in half": (50, 200), "by absence": (100,)}
+SIZES = {"right in half": (50, 200, 400), "by absence": (50, 100, 200, 400)}
 """Numbers of texts, by construction."""
 RUNS = (1, 3)
 DATA_SETS = 30

@@ -97,30 +97,32 @@ class Construction:
         return [self.write(draw, label) for label in labels]
 
     def model(self, texts: Sequence[Text], seed: int, run: int = 0) -> "HandBuilt":
-        """One run's model, with its attention on these texts."""
+        """One run's hand-built model, with its attention on these texts."""
+        return HandBuilt(self.score, self.attention(texts, seed, run), len(self.shares))
+
+    def attention(self, texts: Sequence[Text], seed: int, run: int = 0) -> list[Weights]:
+        """One run's attention on these texts."""
         draw = np.random.default_rng((seed, 1 + run))
-        weights = [self.attend(draw, text) for text in texts]
-        return HandBuilt(self.score, weights, len(self.shares))
+        return [self.attend(draw, text) for text in texts]
 
     def with_texts(self, texts: int) -> "Construction":
         """The same with another number of texts."""
         return replace(self, texts=texts)
 
 
-class HandBuilt(Model):
-    """A model without an encoder: its score is a function of the words, its attention a table.
-
-    Other weights decode to as much of the logits as they have in common with its own, so that they
-    are no ornament, and what is asked of the readout has an answer.
-    """
+class WithTable(Model):
+    """A model whose attention is a table: given for each text, whatever its words become."""
 
     task = Task.SINGLE_LABEL
 
-    def __init__(self, score: Score, weights: Sequence[Weights], classes: int = 2) -> None:
+    def __init__(self, weights: Sequence[Weights], classes: int) -> None:
         super().__init__()
         self.halving = Halving()
-        self.score = score
         self.classes = classes
+        self.attend(weights)
+
+    def attend(self, weights: Sequence[Weights]) -> None:
+        """Take these weights for the attention on the words of each text."""
         self.lengths = [len(text_weights) for text_weights in weights]
         tokens = max(self.lengths) + 2  # with the markers at both ends
         self.weights = torch.zeros(len(weights), tokens, dtype=torch.float64)
@@ -132,9 +134,37 @@ class HandBuilt(Model):
         """The attention on the words of a text."""
         return self.weights[text, 1 : self.lengths[text] + 1].numpy()
 
+    def attention_of(self, batch: Batch) -> Float[Tensor, "batch seq"]:
+        """The attention of the texts with these numbers."""
+        return self.weights[batch.example_id, : batch.ids.shape[1]]
+
+    def inputs(self, batch: Batch) -> Tensor:
+        """Refused: nothing here is differentiated."""
+        raise NotImplementedError("a constructed model is not differentiated by its word vectors")
+
+    def outputs_from(
+        self, batch: Batch, inputs: Tensor | None = None, attention: Tensor | None = None
+    ) -> Outputs:
+        """As `forward`; nothing can be replaced."""
+        if inputs is not None or attention is not None:
+            raise NotImplementedError("a constructed model has nothing that could be replaced")
+        return self(batch)
+
+
+class HandBuilt(WithTable):
+    """A model without an encoder: its score is a function of the words.
+
+    Other weights decode to as much of the logits as they have in common with its own, so that they
+    are no ornament, and what is asked of the readout has an answer.
+    """
+
+    def __init__(self, score: Score, weights: Sequence[Weights], classes: int = 2) -> None:
+        super().__init__(weights, classes)
+        self.score = score
+
     def forward(self, batch: Batch) -> Outputs:
-        """The score of the words, and the attention of the texts with these numbers."""
-        attention = self.weights[batch.example_id, : batch.ids.shape[1]]
+        """The score of the words, and the table's attention."""
+        attention = self.attention_of(batch)
         return Outputs(
             logits=self.score(batch.ids),
             attention=attention,
@@ -152,18 +182,6 @@ class HandBuilt(Model):
             return common * logits
 
         return Readout(outputs.attention, batch.content, batch.example_id, self.task, decode=decode)
-
-    def inputs(self, batch: Batch) -> Tensor:
-        """Refused: nothing here is differentiated."""
-        raise NotImplementedError("a hand-built model has no word vectors")
-
-    def outputs_from(
-        self, batch: Batch, inputs: Tensor | None = None, attention: Tensor | None = None
-    ) -> Outputs:
-        """As `forward`; nothing can be replaced."""
-        if inputs is not None or attention is not None:
-            raise NotImplementedError("a hand-built model has nothing that could be replaced")
-        return self(batch)
 
 
 def split_of(texts: Sequence[Text]) -> TextSplit:

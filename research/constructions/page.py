@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import clopper_pearson
 from research.constructions.asking import Outcome
+from research.constructions.catalogue import answers_before
 from research.constructions.coverage import Coverage, SeedChanges, answer_of
+from research.constructions.trained import ENCODERS, TrainedOutcome
 
 
 def constructions_table(outcomes: Iterable[Outcome]) -> str:
@@ -38,6 +40,45 @@ def constructions_table(outcomes: Iterable[Outcome]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |".replace("nan [nan, nan]", "").replace("nan", "–"))
     return "\n".join(lines)
+
+
+def trained_table(outcomes: Iterable[TrainedOutcome]) -> str:
+    """A line per construction, with the answers of both measures about each encoder; and counts."""
+    cells_of_line: dict[str, list[str]] = {}
+    pairs: list[tuple[str, str]] = []
+    for model in outcomes:
+        construction = model.construction
+        mass = f"{model.mass:.2f}".replace("nan", "–")
+        cells = cells_of_line.setdefault(
+            construction.name, [construction.name, mass, construction.expected]
+        )
+        if model.outcome is None:
+            cells.append(f"not solved ({model.right:.2f}, {model.right_mixed:.2f})")
+            continue
+        line = model.outcome.line
+        number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
+        now = model.outcome.answer + number.replace(" nan [nan, nan]", "")
+        then = answers_before(model.encoder).get(construction.name, "–")
+        pair = (
+            marked(then, construction.expected),
+            marked(now, construction.expected),
+        )
+        cells.append(" → ".join(pair))
+        pairs.append(pair)
+    right_before, right_now = (
+        sum(not answer.startswith(("**", "–")) for answer in answers)
+        for answers in zip(*pairs, strict=True)
+    )
+    counts = (
+        f"{len(pairs)} networks solved their rule; of these the measure before gives the right "
+        f"answer to {right_before}, the present one to {right_now}."
+    )
+    lines = [
+        f"| construction | mass | right answer | {' | '.join(ENCODERS)} |",
+        f"|---|---|---|{'---|' * len(ENCODERS)}",
+        *(f"| {' | '.join(cells)} |" for cells in cells_of_line.values()),
+    ]
+    return "\n".join([counts, "", *lines])
 
 
 def marked(answer: str, expected: str) -> str:

@@ -11,11 +11,21 @@ from attnprobe.evidence.statistics import clopper_pearson
 from research.constructions.__main__ import PAGE
 from research.constructions.asking import BATCH, ask, columns, table_of
 from research.constructions.catalogue import BEFORE, answers_before, catalogue, one_cue, token
-from research.constructions.coverage import Coverage, SeedChanges, attention_of_runs, coverages
+from research.constructions.coverage import (
+    MINORITIES,
+    RUNS,
+    SIZES,
+    Coverage,
+    SeedChanges,
+    attention_of_runs,
+    construction_of,
+    coverages,
+)
 from research.constructions.models import (
     CUE,
     WORDS,
     HandBuilt,
+    Text,
     mass,
     on_cues,
     on_places,
@@ -24,6 +34,14 @@ from research.constructions.models import (
     spread,
 )
 from research.constructions.samples import MeasuredTexts
+from research.constructions.trained import (
+    ENCODERS,
+    Network,
+    ask_trained,
+    mixed,
+    mixture,
+    trainable,
+)
 
 CONSTRUCTIONS = {construction.name: construction for construction in catalogue()}
 
@@ -188,11 +206,125 @@ def test_a_small_part_of_the_coverage_runs():
         assert high > 0.93  # four data sets cannot show less but by missing it
 
 
+@pytest.mark.slow
+def test_the_page_has_the_coverage_that_is_measured():
+    """Of the line that is measured fastest: width and answers, which go by no other line."""
+    construction = construction_of("by absence", 0.5, 50)
+    shares = []
+    for number in range(30):
+        measured = MeasuredTexts.of(construction, 1000 * 50 + number)
+        shares.append(measured.share(attention_of_runs(construction, measured.texts, number, 1)))
+    line = Coverage("by absence", 0.5, 50, 1, truth=0.0, shares=shares)
+    (cells,) = [
+        row.split(" | ")
+        for row in part_of_page("coverage").splitlines()
+        if row.startswith("| by absence | 50 % | 50 | 1 |")
+    ]
+    assert line.width == pytest.approx(float(cells[7]), abs=0.02)
+    counts = [int(count) for count in cells[8].removesuffix(" |").split(" / ")]
+    for count, answer in zip(counts, ("yes", "no", "open", "not asked"), strict=True):
+        assert line.answers[answer] == pytest.approx(count, abs=1)
+
+
+def test_the_page_has_a_line_for_each_size_minority_and_number_of_runs():
+    rows = part_of_page("coverage").splitlines()[2:-1]
+    lines = [tuple(row.split(" | ")[:4]) for row in rows]
+    expected = [
+        (f"| {base}", f"{100 * minority:.0f} %", str(texts), str(runs))
+        for base, sizes in SIZES.items()
+        for minority in MINORITIES
+        for texts in sizes
+        for runs in RUNS
+    ]
+    assert lines == expected
+    one_run = [
+        row.split(" | ") for row in rows if row.startswith("| by absence") and "| 1 |" in row
+    ]
+    held = sum(round(float(cells[5].split(" ")[0]) * 30) for cells in one_run)
+    assert f"{held} of {30 * len(one_run)}" in PAGE.read_text(encoding="utf-8")
+
+
 def test_several_runs_have_attentions_of_their_own():
     construction = token("right in half", "", sometimes(0.5, on_cues()), "").with_texts(50)
     texts = construction.written(0)
     first, second = attention_of_runs(construction, texts, 0, 2)
     assert not all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
+
+
+# Trained networks
+
+
+def test_a_network_decides_by_the_mean_of_its_states_under_the_given_attention():
+    """Text by text and without padding, as a plain loop has it; other weights decode alike."""
+    construction = token("", "", on_cues(), "")
+    short = replace(construction, write=partial(one_cue, length=5))
+    texts = construction.with_texts(4).written(0) + short.with_texts(3).written(1)
+    draw = np.random.default_rng(0)
+    weights = [draw.dirichlet(np.ones(len(text.words))) for text in texts]
+    for build in ENCODERS.values():
+        network = Network(build(), weights, 2).eval().double()
+        batch = split_of(texts)[range(7)]
+        with torch.no_grad():
+            outputs = network(batch)
+            readout = network.readout(batch, outputs)
+            for row in range(7):
+                text = split_of(texts)[[row]]
+                states = network.encoder(network.embedding(text.ids), text.mask, text.content)
+                words = states[0, 1 : 1 + len(weights[row])]
+                mean = torch.from_numpy(weights[row]) @ words
+                expected = network.decoder(mean).tolist()
+                assert outputs.logits[row].tolist() == pytest.approx(expected, abs=1e-9)
+        assert readout.logits(outputs.attention).flatten().tolist() == pytest.approx(
+            outputs.logits.flatten().tolist(), abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("name", [each.name for each in trainable()])
+def test_every_training_text_has_the_label_of_the_score(name):
+    construction = CONSTRUCTIONS[name]
+    sample = mixed(construction, np.random.default_rng(0), 60)
+    assert 0 < len(sample.texts) == len(sample.labels) == len(sample.weights) <= 60
+    for text, label, weights in zip(sample.texts, sample.labels, sample.weights, strict=True):
+        scores = construction.score(split_of([text])[[0]].ids)[0]
+        assert int(scores.argmax()) == int(label)
+        assert len(weights) == len(text.words)
+
+
+def test_a_mixture_has_words_of_both_texts_in_their_places():
+    draw = np.random.default_rng(0)
+    first = Text(np.arange(4, 16), np.zeros(12, bool))
+    second = Text(np.arange(30, 39), np.zeros(9, bool))
+    words = np.stack([mixture(draw, first, second).words for _ in range(200)])
+    is_first = words == first.words
+    assert (is_first[:, :9] | (words[:, :9] == second.words)).all()
+    assert is_first[:, 9:].all()
+    assert 0.3 < is_first[:, :9].mean() < 0.7
+    assert first.words.tolist() == list(range(4, 16))
+
+
+@pytest.mark.parametrize("name", EASY)
+def test_a_trained_network_gets_the_answer_of_its_mass(name):
+    trained_outcome = ask_trained(CONSTRUCTIONS[name].with_texts(60), "transformer")
+    assert trained_outcome.right >= 0.95
+    outcome = trained_outcome.outcome
+    assert outcome.answer == CONSTRUCTIONS[name].expected
+    assert outcome.line.value == pytest.approx(trained_outcome.mass, abs=0.1)
+
+
+def test_a_network_that_does_not_solve_its_rule_is_not_asked(monkeypatch):
+    """A window of seven words does not reach from the last word to a cue elsewhere."""
+    monkeypatch.setattr("research.constructions.trained.EPOCHS", 2)
+    construction = token("", "", on_places(-1, weight=1.0), "")
+    outcome = ask_trained(construction.with_texts(40), "CNN")
+    assert outcome.right < 0.95
+    assert outcome.outcome is None
+
+
+def test_one_construction_of_each_rule_and_attention_is_trained():
+    names = [each.name for each in trainable()]
+    assert len(names) == 40
+    assert "3 runs, 4 % of the texts missed" in names
+    assert "2 runs, 4 % of the texts missed" not in names
 
 
 # Page
@@ -208,12 +340,30 @@ def test_the_measure_before_was_asked_about_every_construction():
     assert {answer.split()[0] for answer in answers.values()} == {"yes", "no", "open", "not"}
 
 
+def part_of_page(name):
+    text = PAGE.read_text(encoding="utf-8")
+    return text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0].strip()
+
+
+def test_the_page_counts_the_networks_that_solve_their_rule_and_the_right_answers_about_them():
+    counts, _, table = part_of_page("trained").partition("\n\n")
+    cells = [line.split(" | ")[3:] for line in table.splitlines()[2:]]
+    answers = [cell for line in cells for cell in line if "not solved" not in cell]
+    assert len(cells) == len(trainable())
+    asked = {encoder: answers_before(encoder) for encoder in ENCODERS}
+    assert len(answers) == sum(map(len, asked.values()))
+    right = [["**" not in answer.split(" → ")[place] for answer in answers] for place in (0, 1)]
+    assert counts == (
+        f"{len(answers)} networks solved their rule; of these the measure before gives the right "
+        f"answer to {sum(right[0])}, the present one to {sum(right[1])}."
+    )
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert f"**{sum(right[1])} of {len(answers)} trained networks" in text
+
+
 def test_the_page_counts_the_right_answers_of_both_measures():
     text = PAGE.read_text(encoding="utf-8")
-    table = text.partition("<!-- constructions -->")[2].partition("<!-- end of constructions -->")[
-        0
-    ]
-    lines = [line.split(" | ") for line in table.strip().splitlines()[2:]]
+    lines = [line.split(" | ") for line in part_of_page("constructions").splitlines()[2:]]
     right_before = sum("**" not in cells[4] for cells in lines)
     right_now = sum("**" not in cells[6] for cells in lines)
     assert f"**{right_now} of {len(lines)} constructions get the answer" in text
