@@ -15,6 +15,7 @@ from attnprobe.evidence.statistics import (
     bernstein,
     clopper_pearson,
     is_too_rare,
+    means_of_runs,
     over_runs_too,
     p_value,
     paired_difference,
@@ -98,7 +99,7 @@ class Evidence:
         if over_texts is None:
             return replace(evidence, rare=True)
         bounded = replace(evidence, low=over_texts.low, high=over_texts.high)
-        return bounded.over_runs_too(np.nanmean(values[:, defined], 1))
+        return bounded.over_runs_too(means_of_runs(values))
 
     @classmethod
     def of_share(cls, values: Float[np.ndarray, "runs texts"]) -> "Evidence":

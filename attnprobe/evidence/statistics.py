@@ -275,6 +275,12 @@ def students_half_width(runs: Float[np.ndarray, " runs"], upper_tail: float = UP
     return _students_quantile(len(runs) - 1, upper_tail) * error
 
 
+def means_of_runs(values: Float[np.ndarray, "runs texts"]) -> Float[np.ndarray, " runs_with_any"]:
+    """Each run's mean over the texts that are not NaN in it; a run without any is left out."""
+    has_any = ~np.isnan(values).all(1)
+    return np.nanmean(values[has_any], 1)
+
+
 def over_runs_too(over_texts: Interval, *models: Float[np.ndarray, " runs"]) -> Interval:
     """An interval over texts, as much wider as the spread between runs makes it.
 
@@ -509,7 +515,8 @@ def wilson_of_runs(values: Float[np.ndarray, "runs texts"]) -> Interval:
     Wilson's, for as many texts as there are, and as much wider as `over_runs_too` says.
 
     Args:
-        values: from 0 to 1; a text that is NaN in every run is left out.
+        values: from 0 to 1; a text that is NaN in every run is left out, and a run in which every
+            text is.
 
     Returns:
         Wilson's interval where there is one run; NaN where there is no text.
@@ -520,7 +527,7 @@ def wilson_of_runs(values: Float[np.ndarray, "runs texts"]) -> Interval:
         return wilson(float(of_texts.sum()), len(of_texts))
 
     over_texts = _wilson_of_share(float(of_texts.mean()), len(of_texts))
-    value, low, high = over_runs_too(over_texts, np.nanmean(values[:, defined], 1))
+    value, low, high = over_runs_too(over_texts, means_of_runs(values))
     return Interval(value, max(0.0, low), min(1.0, high))
 
 

@@ -324,3 +324,19 @@ def test_twenty_answers_about_one_text_are_worth_one():
 def test_a_share_of_no_rows_is_unknown():
     share = statistics.wilson_of_clusters(np.zeros(0, bool), np.zeros(0, int))
     assert np.isnan(share).all()
+
+
+def test_a_run_without_a_number_changes_no_share():
+    values = np.tile([[1.0, 1.0, 0.0, 1.0] * 5, [1.0, 0.0, 1.0, 1.0] * 5], 10)
+    nothing = np.full((1, values.shape[1]), np.nan)
+
+    share = statistics.wilson_of_runs(values)
+
+    assert 0 < share.low < share.high < 1
+    assert statistics.wilson_of_runs(np.concatenate([values, nothing])) == pytest.approx(share)
+    # beside a single run: Wilson's interval, as without it
+    single = statistics.wilson_of_runs(values[:1])
+    beside_nothing = statistics.wilson_of_runs(np.concatenate([values[:1], nothing]))
+    assert 0 < single.low < single.high < 1
+    assert beside_nothing.low == pytest.approx(single.low, abs=0.01)
+    assert beside_nothing.high == pytest.approx(single.high, abs=0.01)
