@@ -212,10 +212,10 @@ class Windows:
         places = []
         words = []
         for text, word in enumerate(batch.piece_word.cpu()):
-            for window in windows_of_text(word[word != -2], size, overlap):
-                texts.append(text)
-                places.append(window.place)
-                words.append(window.word)
+            place, word_read = windows_of_text(word[word != -2], size, overlap)
+            texts += [text] * len(place)
+            places += place.unbind()
+            words += word_read.unbind()
         device = batch.ids.device
         word = pad_sequence(words, batch_first=True, padding_value=-2).to(device)
         return cls(
@@ -237,21 +237,18 @@ class Windows:
         return (total / count.unsqueeze(1)).view(*batch.ids.shape, -1)
 
 
-@dataclass(frozen=True)
-class Window:
-    """One window of a text; see `Windows`."""
-
-    place: Int[Tensor, "pieces"]
-    word: Int[Tensor, "pieces"]
-
-
-def windows_of_text(word: Int[Tensor, "pieces"], size: int, overlap: float) -> list[Window]:
-    """The windows of one text.
+def windows_of_text(
+    word: Int[Tensor, "pieces"], size: int, overlap: float
+) -> tuple[Int[Tensor, "windows read"], Int[Tensor, "windows read"]]:
+    """The windows of one text, which read equally many pieces.
 
     Args:
         word: the word that each piece belongs to, −1 for the special tokens around the text.
         size: see `Windows.of`.
         overlap: see `Windows.of`.
+
+    Returns:
+        `Windows.place` and `Windows.word`.
 
     Raises:
         UserError: special tokens alone fill a window.
@@ -259,7 +256,7 @@ def windows_of_text(word: Int[Tensor, "pieces"], size: int, overlap: float) -> l
     place = torch.arange(len(word))
     of_words = (word >= 0).nonzero().squeeze(-1)
     if not len(of_words):  # all words were taken out
-        return [Window(place, word)]
+        return place.unsqueeze(0), word.unsqueeze(0)
     first = int(of_words[0])
     end = int(of_words[-1]) + 1
     special = len(word) - (end - first)
@@ -273,13 +270,12 @@ def windows_of_text(word: Int[Tensor, "pieces"], size: int, overlap: float) -> l
     nearest = nearest_windows(word[first:end], starts, room)
     window_of_piece = F.pad(nearest, (first, len(word) - end), value=-1)
 
-    windows = []
-    for number, start in enumerate(starts):
-        inner = place[first + start : min(first + start + room, end)]
-        read = torch.cat([place[:first], inner, place[end:]])
-        is_own = window_of_piece[read] == number
-        windows.append(Window(read, torch.where(is_own, word[read], -1)))
-    return windows
+    number = torch.arange(len(starts)).unsqueeze(1)
+    before = place[:first].expand(len(starts), -1)
+    inner = first + torch.tensor(starts).unsqueeze(1) + place[: min(room, end - first)]
+    after = place[end:].expand(len(starts), -1)
+    read = torch.cat([before, inner, after], 1)
+    return read, torch.where(window_of_piece[read] == number, word[read], -1)
 
 
 def window_starts(pieces: int, room: int, overlap: float) -> list[int]:
