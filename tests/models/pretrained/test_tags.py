@@ -107,23 +107,27 @@ def number_of_word(question):
 
 @pytest.fixture(scope="module", params=["one layer", "even", "untrained"])
 def tagged(request, tmp_path_factory):
-    """A tagger, and a run on it."""
+    """A tagger, and a run on it: of every probe on the first one, of skill on those that know
+    nothing of the cue."""
+    kind = request.param
+    probes = PROBES if kind == "one layer" else ["skill"]
     directory = run(
         composed(
             *settings(
-                request.param,
+                kind,
                 tmp_path_factory.mktemp("tagged"),
                 "data.token=token",
                 "data.most={test: 24}",
-                f"probe=[{','.join(PROBES)}]",
-                *SMALL_ADVERSARY,
-                *FEW_PASSES,
+                f"probe=[{','.join(probes)}]",
+                *(SMALL_ADVERSARY if "adversarial" in probes else ()),
+                *(FEW_PASSES if "swaps" in probes else ()),
             )
         )
     )
-    return request.param, directory
+    return kind, directory
 
 
+@pytest.mark.parametrize("tagged", ["one layer"], indirect=True)
 def test_every_probe_runs_on_a_tagger(tagged):
     _, directory = tagged
     assert set(read_results(directory)["probe"]) >= {*PROBES}
