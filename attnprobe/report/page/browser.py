@@ -400,7 +400,7 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
         "unknown": browsed.unknown,
         **decisions(table),
     }
-    measures = []
+    measures: list[dict[str, Any]] = []
     for source, values in columns.items():
         column = rounded(values, 8)
         # what an exact method finds is its own bound

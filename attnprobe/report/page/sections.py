@@ -15,7 +15,7 @@ from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.verdicts import Chip
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
-from attnprobe.findings.lines import CARD, LEAK, NEEDS_MARKS, WORDS
+from attnprobe.findings.lines import CARD, LEAK, NEEDS_MARKS, WORDS, Line
 from attnprobe.findings.mechanisms import model_setting
 from attnprobe.findings.sheet import PRETRAINED
 from attnprobe.findings.studies.base import StudyReading
@@ -327,8 +327,8 @@ def overview_of(cards: Sequence[ShownCard], compared: pd.DataFrame) -> Overview:
         compared: headline numbers of all runs (`attnprobe.findings.headlines.compare`).
     """
     judgements = [{line.judgement.place: line.judgement for line in card.lines} for card in cards]
-    asked = []
-    untested = []
+    asked: list[Line] = []
+    untested: list[Line] = []
     for line in sorted(CARD, key=lambda line: line != WORDS):
         is_tested = any(by_place[line.place].is_tested for by_place in judgements)
         (asked if is_tested else untested).append(line)
