@@ -9,7 +9,7 @@ from attnprobe import __version__
 from attnprobe.cli.main import COMMANDS, main
 from attnprobe.core.printing import WIDTH
 from attnprobe.runs.run import run
-from tests.small_runs import SMALL, small_run
+from tests.small_runs import FEW_PASSES, SMALL, SMALL_ADVERSARY, small_run
 
 HEAVY = ("torch", "lightning", "datasets", "spacy", "pandas", "scipy", "wandb", "matplotlib")
 WITHOUT = f"""
@@ -138,6 +138,14 @@ def folder_with_runs(tmp_path_factory):
 
 
 AUDIT = ("reviews.csv", "--text", "review", "--label", "stars", "--minutes", "1")
+SMALL_AUDIT = (
+    "model=average",
+    "training.epochs=2",
+    "data.embedding_size=12",
+    "figures=false",
+    *SMALL_ADVERSARY,
+    *FEW_PASSES,
+)
 PROBES = "[permutation,swaps]"
 
 
@@ -148,7 +156,7 @@ PROBES = "[permutation,swaps]"
         ["run", *SMALL, "model=average", f"probe={PROBES}", "seed=3", "verbose=true"],
         ["report", "runs", "-o", "report.html"],
         ["audit", *AUDIT, "--dry-run"],
-        ["audit", *AUDIT, "training.epochs=2", "data.embedding_size=12", "figures=false"],
+        ["audit", *AUDIT, *SMALL_AUDIT],
     ],
     ids=["run", "verbose", "report", "dry", "audit"],
 )
