@@ -239,8 +239,8 @@ def test_a_trained_model_uses_what_was_planted(kind, tmp_path):
         "data.source.train_size=1500",
         "data.max_tokens=10",
         "data.source.test_size=200",
-        "training.epochs=12",
-        "training.recipe.optimizer.lr=0.01",
+        "training.epochs=6",
+        "training.recipe.optimizer.lr=0.02",
         "data.embedding_size=32",
         "model.encoder.hidden_size=24",
     ]
