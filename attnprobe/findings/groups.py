@@ -225,7 +225,15 @@ def _differing_settings(runs: Sequence[Run]) -> list[str]:
             continue
         if len({repr(values[name]) for values in settings}) > 1:
             differing.append(name)
+    named = differing[:MOST_DIFFERENCES]
+    shown = {name: _without_folders([values[name] for values in settings]) for name in named}
     return [
-        ", ".join(f"{name}={values[name]}" for name in differing[:MOST_DIFFERENCES])
-        for values in settings
+        ", ".join(f"{name}={shown[name][run]}" for name in named) for run in range(len(settings))
     ]
+
+
+def _without_folders(values: Sequence[Any]) -> list[str]:
+    """A setting's values; of whole paths the last part alone, where that tells them apart."""
+    texts = [str(value) for value in values]
+    names = [Path(text).name if Path(text).is_absolute() else text for text in texts]
+    return names if len(set(names)) == len(set(texts)) else texts

@@ -24,6 +24,23 @@ from attnprobe.findings.groups import grouped, read_runs
             ],
             [("data.vectors=None", [0, 1]), ("data.vectors=glove", [2])],
         ),  # other settings are no further seed
+        (
+            [
+                (0, {"data": {"vectors": "/home/ann/a/glove.vec"}}),
+                (0, {"data": {"vectors": "/home/ann/b/minilm.vec"}}),
+            ],
+            [("data.vectors=glove.vec", [0]), ("data.vectors=minilm.vec", [0])],
+        ),
+        (
+            [
+                (0, {"data": {"vectors": "/home/ann/a/words.vec"}}),
+                (0, {"data": {"vectors": "/home/ann/b/words.vec"}}),
+            ],
+            [
+                ("data.vectors=/home/ann/a/words.vec", [0]),
+                ("data.vectors=/home/ann/b/words.vec", [0]),
+            ],
+        ),  # the file's name does not tell them apart
         ([(0, {"teacher": "sst-lstm-seed0"}), (1, {"teacher": "sst-lstm-seed1"})], [("", [0, 1])]),
     ],
 )
