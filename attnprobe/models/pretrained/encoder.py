@@ -209,8 +209,8 @@ class Windows:
         """
         assert batch.piece_word is not None
         texts = []
-        places = []
-        words = []
+        places: list[Tensor] = []
+        words: list[Tensor] = []
         for text, word in enumerate(batch.piece_word.cpu()):
             place, word_read = windows_of_text(word[word != -2], size, overlap)
             texts += [text] * len(place)
