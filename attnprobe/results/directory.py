@@ -276,9 +276,9 @@ class RunDirectory:
         return list(self.manifest()["tables"])
 
     def splits(self) -> list[str]:
-        """The splits whose examples the manifest lists, or this process prepared."""
+        """The splits whose examples the manifest lists, or this process prepared, each once."""
         listed = self.manifest()["files"] if self.is_finished or not self.written else {}
-        names = [*self.written, *listed]
+        names = dict.fromkeys([*self.written, *listed])
         return [Path(name).stem for name in names if name.startswith("examples/")]
 
     def examples(

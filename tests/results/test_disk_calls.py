@@ -114,6 +114,7 @@ KNOWN = {
     "probes/__main__.py: main: write_text": BY_DEVELOPERS,
     "report/archive.py: write_archive.write: ZipFile": BESIDE,
     "report/archive.py: write_archive: write_signed": PROVED,
+    "report/figures.py: write_figures_of_texts: write_atomically": PROVED,
     "report/page/build.py: write_report: write_page": PROVED,
     "report/publish.py: write_study: write_text": PROVED,
     "report/tables.py: Table.write: write_text": GIVEN,
