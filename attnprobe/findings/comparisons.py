@@ -12,6 +12,7 @@ import pandas as pd
 
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence, Measure, by_run_and_text, values_of
+from attnprobe.evidence.statistics import means_of_runs
 from attnprobe.probes.erasure import removal_share
 from attnprobe.readings.importances import importances_in
 from attnprobe.results.numbers import Numbers, numbers_of
@@ -114,11 +115,11 @@ def difference(
         differences = (first_numbers.mean() - second_numbers.mean()).dropna()
         if differences.empty:
             return None
-        of_runs = [
-            numbers[differences.index].mean(axis=1).to_numpy()
-            for numbers in (first_numbers, second_numbers)
-        ]
-        return Evidence.of(differences).over_runs_too(*of_runs).within(-reach, reach)
+        evidence = Evidence.of(differences).over_runs_too(
+            means_of_runs(first_numbers[differences.index].to_numpy()),
+            means_of_runs(second_numbers[differences.index].to_numpy()),
+        )
+        return evidence.within(-reach, reach)
 
     return Measure(tuple(metrics), measure)
 

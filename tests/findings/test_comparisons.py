@@ -135,6 +135,18 @@ def test_the_spread_between_a_models_seeds_is_in_the_interval():
     )
 
 
+def test_a_seed_without_a_number_changes_no_comparison():
+    """It has no mean that could differ from those of the other seeds."""
+    with_numbers = models("erasure", removals(0.7 + NOISE), HALF)
+    nothing = table("erasure", removals(NAN * ONES, never=1.0), model="flanrnn")
+    (expected,) = compare_models(with_numbers)
+    (finding,) = compare_models(
+        pd.concat([with_numbers, nothing.assign(seed=1, run_id="without a number")])
+    )
+    assert finding.evidence == expected.evidence
+    assert finding.evidence.low > 0.1
+
+
 ALONE = table("erasure", HALF, model="flanrnn")
 
 
