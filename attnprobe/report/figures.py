@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,12 +64,24 @@ def save_figures(
     directory: str | os.PathLike,
     *,
     words: bool = True,
+    probes: Iterable[str] | None = None,
 ) -> list[Path]:
-    """As `draw_figures`, of runs whose numbers are known, in the same order."""
+    """As `draw_figures`, of runs whose numbers are known, in the same order.
+
+    Args:
+        runs: whose figures are drawn.
+        numbers: of these runs.
+        directory: of the files.
+        words: False leaves out the figures that show texts, and the names of the classes.
+        probes: whose figures are drawn; None: all.
+    """
     named_numbers = named(numbers, [class_names(run.path) if words else [] for run in runs])
     endings = [""] if len(runs) == 1 else [run.path.name for run in runs]
     files = []
-    for drawn in all_figures(readings().values(), runs, named_numbers, endings, words=words):
+    drawn_readings = [
+        reading for probe, reading in readings().items() if probes is None or probe in probes
+    ]
+    for drawn in all_figures(drawn_readings, runs, named_numbers, endings, words=words):
         files += save(drawn.figure, Path(directory), drawn.stem)
     return files
 
@@ -225,10 +238,11 @@ def write_figures_of_texts(
         The PDF files, `<figure>-<id of the run>.pdf`.
     """
     files: list[Path] = []
+    runs = list(chain.from_iterable(group.runs for group in groups))
     for drawing in reading.drawings:
         if not drawing.words:
             continue
-        for run in [run for group in groups for run in group.runs]:
+        for run in runs:
             own_figure = figure_of_run(run.files, f"{drawing.name}.pdf")
             if own_figure is not None:
                 target = directory / f"{_stem_of_run(drawing, run.run_id)}.pdf"
@@ -259,18 +273,30 @@ def png_figures(run: RunDirectory, directory: Path, *, words: bool) -> list[Path
 
     Args:
         run: itself; what it has drawn is taken from it.
-        directory: where they are drawn if the run has none, or `words` may not be shown.
+        directory: where those are drawn of probes that have none in the run (`figures=false`), or
+            all of them if `words` may not be shown.
         words: False leaves out the figures that show texts, and the names of the classes.
 
     Raises:
         DamagedRun: if a file of the run was changed since.
     """
-    own_figures = [name for name in run.manifest()["files"] if name.endswith(".png")]
-    if words and own_figures:
-        return [run.file(name) for name in own_figures]
-    return [
-        path for path in draw_figures(run.path, directory, words=words) if path.suffix == ".png"
-    ]
+    own_figures = []
+    if words:
+        own_figures = [name for name in run.manifest()["files"] if name.endswith(".png")]
+    drawn_names = {Path(name).stem for name in own_figures}
+    undrawn_probes = []
+    for probe in run.probes():
+        reading = readings().get(probe)
+        drawings = () if reading is None else reading.drawings
+        if drawings and drawn_names.isdisjoint(drawing.name for drawing in drawings):
+            undrawn_probes.append(probe)
+
+    files = [run.file(name) for name in own_figures]
+    if undrawn_probes:
+        numbers = Numbers.of([run])
+        drawn = save_figures([run], numbers, directory, words=words, probes=undrawn_probes)
+        files += [path for path in drawn if path.suffix == ".png"]
+    return files
 
 
 def picture(figure: Figure, name: str, caption: str, directory: OwnFolder) -> Picture:

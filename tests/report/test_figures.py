@@ -236,6 +236,19 @@ def test_a_run_that_has_drawn_its_figures_is_not_drawn_again(make_run, tmp_path)
         read()
 
 
+def test_a_probe_whose_figures_the_run_did_not_draw_is_drawn_beside_its_own(make_run, tmp_path):
+    """Its figures were switched off when that probe was added."""
+    run = make_run(count=12, probes=("performance", "permutation", "adversarial"))
+    (run / "figures").mkdir()
+    (run / "figures/permutation.png").write_bytes(b"as it was drawn")
+    seal_again(run)
+    files = draw.png_figures(RunDirectory(run), tmp_path / "drawn", words=True)
+    assert files[0].read_bytes() == b"as it was drawn"
+    names = {file.name for file in files[1:]}
+    assert "adversarial_heatmaps.png" in names
+    assert not any(name.startswith("permutation") for name in names)
+
+
 def test_a_report_copies_the_figures_of_texts_that_its_runs_have_drawn(make_run, tmp_path):
     run = make_run("a", count=12)
     make_run("b", seed=1, count=12)
