@@ -31,6 +31,10 @@ DECIMALS = 4
 """Decimals of a weight, as many as the page shows."""
 DIGITS = 3
 """Digits of the largest weight of a text where decimals leave fewer: the page shades by it."""
+MOST_DIGITS = 15
+"""Digits of a whole number that the page's script reads as it is written."""
+MOST_DECIMALS = 300
+"""Decimals from which on ten to their power is infinite to the script, or nearly."""
 VALUES_PER_PIECE = 3
 """What a piece of a word takes: its name, the word that it belongs to, and its weight."""
 BLOCK_SIZE = 500
@@ -85,7 +89,8 @@ def in_whole_numbers(weights: Sequence[Float[np.ndarray, " words"]]) -> list[lis
         weights: of each text, NaN where undefined; or none.
 
     Returns:
-        For each text how many decimals its weights have, `DECIMALS` or more, and each weight times
+        For each text how many decimals its weights have, `DECIMALS` or more (fewer, and below 0,
+        where the largest one has more than `MOST_DIGITS` digits with them), and each weight times
         ten to that power, None where it is undefined; nothing for a text without weights.
 
     >>> in_whole_numbers([np.array([0.25, np.nan]), np.array([]), np.array([-2.5e-6, 1e-6])])
@@ -100,6 +105,7 @@ def in_whole_numbers(weights: Sequence[Float[np.ndarray, " words"]]) -> list[lis
     np.fmax.at(largest, text, np.abs(values))
     magnitude = np.floor(np.log10(np.where(largest > 0, largest, 1.0))).astype(int)
     decimals = np.maximum(DECIMALS, DIGITS - 1 - magnitude)
+    decimals = np.minimum(decimals, MOST_DIGITS - 1 - magnitude).clip(max=MOST_DECIMALS)
     scaled = np.round(values * 10.0 ** decimals[text])
     numbers: list[int | None] = np.nan_to_num(scaled).astype(np.int64).tolist()
     for place in np.flatnonzero(np.isnan(scaled)).tolist():
@@ -401,11 +407,11 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
         **decisions(table),
     }
     measures: list[dict[str, Any]] = []
+    name_of_column: dict[tuple[float | None, ...], str] = {}
     for source, values in columns.items():
         column = rounded(values, 8)
-        # what an exact method finds is its own bound
-        equal = (measure["column"] for measure in measures if contents[measure["column"]] == column)
-        name = next(equal, source.key)
+        # what an exact method finds is its own bound: both are one column
+        name = name_of_column.setdefault(tuple(column), source.key)
         contents[name] = column
         measures.append(_measure(source, name))
     browser.blocks[f"numbers-{number}"] = packed(contents)

@@ -151,6 +151,20 @@ def test_weights_keep_four_decimals_and_three_digits_of_the_texts_largest(larges
     assert in_whole_numbers([np.zeros(2)]) == [[4, 0, 0]]
 
 
+@pytest.mark.parametrize("largest", [3e17, 2e250])
+def test_weights_beyond_whole_numbers_of_the_script_keep_fifteen_digits(largest):
+    weights = largest * np.array([1.0, -0.25, 1e-3])
+    (row,) = in_whole_numbers([weights])
+    assert all(abs(number) < 2**53 for number in row)
+    read_again = [number * 10.0 ** -row[0] for number in row[1:]]
+    np.testing.assert_allclose(read_again, weights, rtol=1e-11)
+
+
+def test_weights_below_what_the_script_can_scale_are_nothing():
+    (row,) = in_whole_numbers([np.array([5e-324, 0.0])])
+    assert row == [300, 0, 0]
+
+
 def test_a_column_that_another_has_too_is_packed_once(make_run):
     """The farthest attention that is proved is its own upper bound."""
     browser = browsed(make_run(count=23, probes=EVERYTHING))
