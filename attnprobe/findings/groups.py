@@ -225,11 +225,12 @@ def _differing_settings(runs: Sequence[Run]) -> list[str]:
             continue
         if len({repr(values[name]) for values in settings}) > 1:
             differing.append(name)
-    named = differing[:MOST_DIFFERENCES]
-    shown = {name: _without_folders([values[name] for values in settings]) for name in named}
-    return [
-        ", ".join(f"{name}={shown[name][run]}" for name in named) for run in range(len(settings))
-    ]
+    parts: list[list[str]] = [[] for _ in runs]
+    for name in differing[:MOST_DIFFERENCES]:
+        texts = _without_folders([values[name] for values in settings])
+        for parts_of_run, text in zip(parts, texts, strict=True):
+            parts_of_run.append(f"{name}={text}")
+    return [", ".join(parts_of_run) for parts_of_run in parts]
 
 
 def _without_folders(values: Sequence[Any]) -> list[str]:

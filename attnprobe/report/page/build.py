@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +193,7 @@ def _page(
     tables = material.write_tables(folder)
     browser = browse(material.groups, words=words, megabytes=megabytes, tell=tell)
     browser.index["playgrounds"] = playgrounds(material.shown_groups, browser, words=words)
-    browser.index["instead"] = [
-        method for card in material.cards() for method in card.answer.instead
-    ]
+    browser.index["instead"] = [method for card in material.cards for method in card.answer.instead]
 
     tell("page")
     written = {"Figures": figures, "Tables": tables}
@@ -263,6 +262,7 @@ class Material:
         """Groups that have a first screen: the examined ones, or all where none was."""
         return self.examined or self.groups
 
+    @cached_property
     def cards(self) -> list[ShownCard]:
         """The cards of these groups."""
         return [
@@ -275,7 +275,7 @@ class Material:
 
     def answers(self) -> dict[str, Any]:
         """Parts of the page that say what was decided: of all models together, and of each."""
-        cards = self.cards() if self.examined else []
+        cards = self.cards if self.examined else []
         sheets = self.sheets()
         answers_of_studies = [study.answer for study in self.studies if study.answer]
         return {

@@ -15,7 +15,7 @@ from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.verdicts import Chip
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
-from attnprobe.findings.lines import CARD, LEAK, NEEDS_MARKS, WORDS, Line
+from attnprobe.findings.lines import CARD, LEAK, NEEDS_MARKS, WORDS
 from attnprobe.findings.mechanisms import model_setting
 from attnprobe.findings.sheet import PRETRAINED
 from attnprobe.findings.studies.base import StudyReading
@@ -326,23 +326,21 @@ def overview_of(cards: Sequence[ShownCard], compared: pd.DataFrame) -> Overview:
         cards: of all models.
         compared: headline numbers of all runs (`attnprobe.findings.headlines.compare`).
     """
-    judgements = [{line.judgement.place: line.judgement for line in card.lines} for card in cards]
-    asked: list[Line] = []
-    untested: list[Line] = []
-    for line in sorted(CARD, key=lambda line: line != WORDS):
-        is_tested = any(by_place[line.place].is_tested for by_place in judgements)
-        (asked if is_tested else untested).append(line)
-    rows = [
-        OverviewRow(
-            card.group,
-            accuracy_of(card.group, compared),
-            card.answer.chip,
-            [by_place[line.place] for line in asked],
-        )
-        for card, by_place in zip(cards, judgements, strict=True)
-    ]
+    words_first = sorted(CARD, key=lambda line: line != WORDS)
+    tested_places = set()
+    for card in cards:
+        tested_places |= {line.judgement.place for line in card.lines if line.judgement.is_tested}
+    asked = [line for line in words_first if line.place in tested_places]
+    untested = [line.yes for line in words_first if line.place not in tested_places]
+
+    rows = []
+    for card in cards:
+        accuracy = accuracy_of(card.group, compared)
+        judgement_at = {line.judgement.place: line.judgement for line in card.lines}
+        judgements = [judgement_at[line.place] for line in asked]
+        rows.append(OverviewRow(card.group, accuracy, card.answer.chip, judgements))
     questions = [Question(line.yes, has_interval=line == WORDS) for line in asked]
-    return Overview(questions, [line.yes for line in untested], rows)
+    return Overview(questions, untested, rows)
 
 
 def accuracy_of(group: Group, compared: pd.DataFrame) -> dict[str, Any] | None:
