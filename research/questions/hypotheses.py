@@ -40,6 +40,12 @@ REFUTED = "refuted"
 OPEN = "open"
 
 
+LEAST = -1.0
+"""Lower end of the scale of every number of the plan: a difference of shares or of distances, or a
+slope of such."""
+GREATEST = 1.0
+
+
 @dataclass(frozen=True)
 class Decision:
     """What a contrast says: its verdict, the number with its interval, and the p of the verdict."""
@@ -104,8 +110,8 @@ class Contrast:
             # no text differs: as many may as 0 of so many still allow (Clopper & Pearson)
             value = float(np.nanmean(self.number))
             most = 1 - 0.025 ** (1 / self.texts)
-            return Interval(value, value - most, value + most)
-        return over_draws(self.number)
+            return Interval(value, max(LEAST, value - most), min(GREATEST, value + most))
+        return over_draws(self.number, LEAST, GREATEST)
 
     def _draws_are_equal(self) -> bool:
         """Whether several draws have one number; a single draw tells nothing of the others."""

@@ -284,5 +284,5 @@ def reach(numbers: Grid) -> pd.DataFrame:
         row = cell._asdict() | {"draws": len(cost), "reach it": int(is_far.sum())}
         for weight, adversary in adversaries.items():
             row[f"JSD at λ = {weight:g}"] = over_draws(adversary.jsd).value
-        rows.append(row | in_columns("TVD there", over_draws(cost[is_far])))
+        rows.append(row | in_columns("TVD there", over_draws(cost[is_far], 0.0, 1.0)))
     return pd.DataFrame(rows)

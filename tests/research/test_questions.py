@@ -115,6 +115,15 @@ def test_a_draw_without_the_number_does_not_count():
     assert np.isnan(over_draws(np.array([0.2, np.nan])).low)
 
 
+def test_the_interval_of_a_contrast_ends_where_its_scale_does():
+    """Costs that are next to nothing or 1: Student's interval alone goes beyond 1."""
+    fall = np.array([0.995, 0.8, 0.0, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+    assert over_draws(fall).high > 1
+    decision = Contrast("width", fall, "above", 0.01).decide()
+    assert (decision.verdict, decision.high) == ("holds", 1.0)
+    assert decision.low == over_draws(fall).low
+
+
 def gains(random, draws, seeds, *, log_odds, gain, spread):
     """Learned minus equal weights: accuracy on 200 texts, in each of some draws.
 
