@@ -20,8 +20,6 @@ def constructions_table(outcomes: Iterable[Outcome]) -> str:
     ]
     for outcome in outcomes:
         construction = outcome.construction
-        line = outcome.line
-        number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
         classes = "; ".join(f"{part.share.value:.2f} {part.answer}" for part in outcome.classes)
         cells = [
             construction.name,
@@ -30,7 +28,7 @@ def constructions_table(outcomes: Iterable[Outcome]) -> str:
             construction.before or "–",
             marked(construction.asked_again, construction.expected),
             construction.paper or "–",
-            marked(outcome.answer + number, construction.expected),
+            marked(answer_with_number(outcome), construction.expected),
             construction.expected,
             f"{outcome.own_context:.2f}",
             classes,
@@ -44,41 +42,47 @@ def constructions_table(outcomes: Iterable[Outcome]) -> str:
 
 def trained_table(outcomes: Iterable[TrainedOutcome]) -> str:
     """A line per construction, with the answers of both measures about each encoder; and counts."""
+    answers_of = {encoder: answers_before(encoder) for encoder in ENCODERS}
     cells_of_line: dict[str, list[str]] = {}
-    pairs: list[tuple[str, str]] = []
+    solved = 0
+    right_before = 0
+    right_now = 0
     for model in outcomes:
-        construction = model.construction
+        name = model.construction.name
+        expected = model.construction.expected
         mass = f"{model.mass:.2f}".replace("nan", "–")
-        cells = cells_of_line.setdefault(
-            construction.name, [construction.name, mass, construction.expected]
-        )
+        cells = cells_of_line.setdefault(name, [name, mass, expected])
         if model.outcome is None:
             cells.append(f"not solved ({model.right:.2f}, {model.right_mixed:.2f})")
             continue
-        line = model.outcome.line
-        number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
-        now = model.outcome.answer + number.replace(" nan [nan, nan]", "")
-        then = answers_before(model.encoder).get(construction.name, "–")
-        pair = (
-            marked(then, construction.expected),
-            marked(now, construction.expected),
-        )
-        cells.append(" → ".join(pair))
-        pairs.append(pair)
-    right_before, right_now = (
-        sum(not answer.startswith(("**", "–")) for answer in answers)
-        for answers in zip(*pairs, strict=True)
-    )
-    counts = (
-        f"{len(pairs)} networks solved their rule; of these the measure before gives the right "
-        f"answer to {right_before}, the present one to {right_now}."
-    )
+        before = answers_of[model.encoder].get(name, "–")
+        now = answer_with_number(model.outcome)
+        cells.append(f"{marked(before, expected)} → {marked(now, expected)}")
+        solved += 1
+        right_before += is_answer(before, expected)
+        right_now += is_answer(now, expected)
     lines = [
+        f"{solved} networks solved their rule; of these the measure before gives the right answer "
+        f"to {right_before}, the present one to {right_now}.",
+        "",
         f"| construction | mass | right answer | {' | '.join(ENCODERS)} |",
         f"|---|---|---|{'---|' * len(ENCODERS)}",
-        *(f"| {' | '.join(cells)} |" for cells in cells_of_line.values()),
     ]
-    return "\n".join([counts, "", *lines])
+    for cells in cells_of_line.values():
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def answer_with_number(outcome: Outcome) -> str:
+    """The answer, and its number with the interval where it has one."""
+    line = outcome.line
+    number = f" {line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
+    return outcome.answer + number.replace(" nan [nan, nan]", "")
+
+
+def is_answer(answer: str, expected: str) -> bool:
+    """Whether an answer, which its number may follow, is the expected one."""
+    return re.match(rf"{expected}\b", answer) is not None
 
 
 def marked(answer: str, expected: str) -> str:
@@ -87,7 +91,7 @@ def marked(answer: str, expected: str) -> str:
     >>> marked("yes 0.76 [0.66, 0.86]", "no"), marked("not asked", "not asked")
     ('**yes** 0.76 [0.66, 0.86]', 'not asked')
     """
-    if re.match(rf"{expected}\b", answer):
+    if is_answer(answer, expected):
         return answer
     return re.sub(r"^(yes|no|open|not asked)\b", r"**\1**", answer)
 

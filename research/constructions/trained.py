@@ -52,6 +52,8 @@ PATIENCE = 12
 """Epochs without a better share of right decisions that end the training."""
 BATCH = 64
 RATE = 4e-3
+LARGEST_GRADIENT = 5.0
+"""Norm above which a gradient is scaled down to it."""
 SOLVED = 0.95
 """Share of right decisions on the texts of each class, from which a network has solved a rule."""
 SOLVED_MIXED = 0.8
@@ -147,7 +149,7 @@ score is), or in the number of texts and runs alone: they are not trained."""
 
 def trainable() -> list[Construction]:
     """The constructions whose rules are taught, one of those that have the same rule."""
-    return [each for each in catalogue() if not SAME_RULE.search(each.name)]
+    return [construction for construction in catalogue() if not SAME_RULE.search(construction.name)]
 
 
 def ask_trained(construction: Construction, encoder: str, seed: int = 0) -> TrainedOutcome:
@@ -216,7 +218,7 @@ def trained(construction: Construction, encoder: str, seed: int, run: int = 0) -
             loss = nn.functional.cross_entropy(logits, sample.labels[rows])
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+            nn.utils.clip_grad_norm_(network.parameters(), LARGEST_GRADIENT)
             optimizer.step()
         share = share_right(network, check).mean().item()
         if share > best_share:
