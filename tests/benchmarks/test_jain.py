@@ -3,6 +3,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -58,24 +59,20 @@ def test_the_released_way_finds_the_same_numbers(sides):
     batch, outputs = sides.encoded[0]
     near = {"atol": 1e-5, "rtol": 1e-4}
     probability = outputs.logits.softmax(-1)[:, 1:]
-    torch.testing.assert_close(
+    assert_close(
         torch.from_numpy(released.predict(sides.published, sides.texts)).double(),
         probability,
         **near,
     )
     kinds = released.gradients(sides.published, sides.texts)[0]
-    torch.testing.assert_close(
-        padded(kinds[0], batch).abs(), gradients(sides.ours, batch).embedding, **near
-    )
+    assert_close(padded(kinds[0], batch).abs(), gradients(sides.ours, batch).embedding, **near)
     without = padded(released.leave_one_out(sides.published, sides.texts)[0], batch)
     moved = (without - probability).abs().masked_fill(~batch.content, 0)
-    torch.testing.assert_close(
-        moved, leave_one_out(sides.ours, batch, outputs).distance.nan_to_num(), **near
-    )
+    assert_close(moved, leave_one_out(sides.ours, batch, outputs).distance.nan_to_num(), **near)
     first, second, _ = sides.scores[0]
     tau, p = kendall_tau_test(first, second, batch.content)
     expected = torch.tensor(released.kendall_tau(*sides.pairs[0]), dtype=torch.float64)
-    torch.testing.assert_close(torch.stack([tau, p], -1).flatten(0, 1), expected)
+    assert_close(torch.stack([tau, p], -1).flatten(0, 1), expected)
 
 
 def test_the_released_adversary_keeps_the_prediction_and_moves_the_attention(sides):

@@ -4,6 +4,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
@@ -64,7 +65,7 @@ def test_several_labels_as_text_become_rows_of_zeros_and_ones():
     assert data.task is Task.MULTI_LABEL
     assert data.classes == ["cold", "flu"]
     assert data.splits["train"].labels.tolist() == [[1, 1], [1, 0], [1, 1], [0, 1]]
-    torch.testing.assert_close(data.class_weight, torch.tensor([1 / 3, 1 / 3]))
+    assert_close(data.class_weight, torch.tensor([1 / 3, 1 / 3]))
 
 
 def test_several_labels_as_lists_become_rows_of_zeros_and_ones():
@@ -120,7 +121,7 @@ def test_class_weights_by_hand(setting, weights):
 
 def test_weights_by_inverse_frequency_by_hand():
     weights = class_weights("inverse_frequency", COUNTS, 40, Task.SINGLE_LABEL)
-    torch.testing.assert_close(weights, torch.tensor([2 / 3, 2.0]))
+    assert_close(weights, torch.tensor([2 / 3, 2.0]))
 
 
 def test_classes_may_all_weigh_the_same():
@@ -179,12 +180,12 @@ MINE = torch.tensor([[NAN, NAN, NAN, NAN], [NAN, 0.5, -2, NAN]], dtype=torch.flo
 
 def test_numbers_per_word_reach_the_batches_under_their_name(with_columns):
     batch = with_columns.splits["test"][[1, 0]]
-    torch.testing.assert_close(batch.extra["mine"], MINE, equal_nan=True)
+    assert_close(batch.extra["mine"], MINE, equal_nan=True)
     assert batch.teacher_attention.tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]]
 
     second_row = batch.rows(torch.tensor([1]))
     shorter = second_row.cut(3)
-    torch.testing.assert_close(shorter.extra["mine"], MINE[1:, :3], equal_nan=True)
+    assert_close(shorter.extra["mine"], MINE[1:, :3], equal_nan=True)
 
 
 def test_numbers_per_word_are_cut_with_the_text(with_columns):

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from torch.testing import assert_close
 
 import attnprobe
 from attnprobe.core.errors import UserError
@@ -48,10 +49,8 @@ def test_stories_are_trained_probed_and_explained(tmp_path):
     question = " ".join(data.splits["test"].question(number))
     explained = trained.explain([text], [question]).iloc[0]
     assert explained["tokens"] == list(example["tokens"])
-    torch.testing.assert_close(
-        torch.tensor(explained["attention"]), torch.tensor(example["attention"])
-    )
-    torch.testing.assert_close(
+    assert_close(torch.tensor(explained["attention"]), torch.tensor(example["attention"]))
+    assert_close(
         torch.tensor(list(explained["probability"].values())),
         torch.tensor(example["probability"]),
         check_dtype=False,
@@ -106,6 +105,6 @@ def test_texts_with_labels_are_trained_probed_and_explained(model, tmp_path):
     explained = trained.explain([texts[0]] * 3, names)
     own = examples[texts == texts[0]]
     for number, (_, example) in enumerate(own.iterrows()):
-        torch.testing.assert_close(
+        assert_close(
             torch.tensor(explained["attention"][number]), torch.tensor(example["attention"])
         )

@@ -1,6 +1,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.testing import assert_array_equal
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.teacher import Teacher
@@ -31,7 +32,7 @@ def teacher(directory, classes=CLASSES, **changed):
 def test_the_same_examples_in_the_same_words_fit(tmp_path):
     outputs = teacher(tmp_path).outputs("train", CLASSES, IDS, iter(TEXTS))
     assert [outputs.attention[row].tolist() for row in range(3)] == EXAMPLES["attention"]
-    np.testing.assert_array_equal(outputs.probability, np.float32(EXAMPLES["probability"]))
+    assert_array_equal(outputs.probability, np.float32(EXAMPLES["probability"]))
     assert outputs.attention.flat.dtype == outputs.probability.dtype == np.float32
     assert outputs.attention.flat.flags.writeable  # else torch warns of it in every training
 

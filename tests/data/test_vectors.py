@@ -3,6 +3,7 @@ import gzip
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
@@ -24,7 +25,7 @@ def test_glove_and_fasttext(tmp_path, header, end, packed):
     assert matrix.dtype == np.float32
     assert not matrix[:4].any()
     for word, vector in EXPECTED.items():
-        np.testing.assert_allclose(matrix[VOCABULARY.id_of(word)], vector, rtol=1e-6)
+        assert_allclose(matrix[VOCABULARY.id_of(word)], vector, rtol=1e-6)
 
 
 GOOD = VOCABULARY.id_of("good")
@@ -51,9 +52,9 @@ def test_a_word_without_a_vector_may_get_a_random_one(without_bad):
 
     first = load(seed=0)
     other_seed = load(seed=1)
-    np.testing.assert_array_equal(first, load(seed=0))
+    assert_array_equal(first, load(seed=0))
     assert (first[BAD] != other_seed[BAD]).all()
-    np.testing.assert_array_equal(other_seed[GOOD], [1, 2])
+    assert_array_equal(other_seed[GOOD], [1, 2])
     assert not first[0].any()
 
 

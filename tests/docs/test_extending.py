@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 
 import attnprobe
@@ -76,7 +77,7 @@ def test_a_probe_and_its_reading(mine, probed, capsys):
     assert wide[["tvd_top", "tvd_random"]].min().min() >= 0
     assert set(np.unique(wide[["same_top", "same_random"]])) <= {0, 1}
     weights = results[results["metric"] == "kept"].groupby("example_id")["value"]
-    np.testing.assert_allclose(weights.sum(), 1)
+    assert_allclose(weights.sum(), 1)
     assert (weights.agg(lambda values: (values > 0).sum()) == 2).all()  # keep=2
     assert headline(read_results(probed))["sufficiency/same_top"] == pytest.approx(
         wide["same_top"].mean()
@@ -216,7 +217,7 @@ def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_pat
         "tau_word_length_and_file",
     ]
     assert len(columns) == 3
-    np.testing.assert_allclose(values[columns], 1)  # whatever the model computes
+    assert_allclose(values[columns], 1)  # whatever the model computes
 
 
 def test_scores_from_a_file(mine, scored):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 
 import attnprobe
 from attnprobe.outside.audit import audit_model
@@ -37,7 +38,7 @@ def test_every_label_of_every_text_is_a_row_with_the_plain_models_numbers(define
     for row, example in examples.iterrows():
         attention, _, logits = defined["outputs"][row // 3]
         label = row % 3
-        np.testing.assert_allclose(example["attention"], attention[label], atol=1e-6)
+        assert_allclose(example["attention"], attention[label], atol=1e-6)
         yes = float(logits[label].sigmoid())
         assert example["probability"][1] == pytest.approx(yes, abs=1e-6)
         assert example["label"] == defined["LABELS"][row // 3][label]
@@ -78,7 +79,7 @@ def test_position_logits_say_the_same_as_states_and_decoder(defined, tmp_path):
         table = attnprobe.read_results(run, probe="erasure")
         optimal = table[table["metric"] == "removed_count_optimal"]
         columns.append(optimal.set_index("example_id")["value"].sort_index())
-    np.testing.assert_array_equal(*columns)
+    assert_array_equal(*columns)
 
 
 def test_tensors_of_a_network_are_read_as_numbers():
@@ -157,6 +158,4 @@ def test_a_described_model_is_asked_for_one_label_a_row(tmp_path):
     )
     examples = attnprobe.read_examples(audit.run)
     expected = classifier.double()(batch).logits.softmax(-1)
-    np.testing.assert_allclose(
-        np.stack(examples["probability"]), expected.detach().numpy(), atol=1e-6
-    )
+    assert_allclose(np.stack(examples["probability"]), expected.detach().numpy(), atol=1e-6)

@@ -1,8 +1,8 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import attnprobe
 
@@ -32,7 +32,7 @@ def test_both_ways_are_the_same_model(names):
         tensor_values, described_values = (
             values(run, "permutation", metric) for run in (tensors, described)
         )
-        np.testing.assert_allclose(tensor_values, described_values, atol=1e-6)
+        assert_allclose(tensor_values, described_values, atol=1e-6)
     examples = attnprobe.read_examples(tensors)
     assert [list(row) for row in examples["tokens"]] == names["TEXTS"]
     assert examples["label"].tolist() == names["LABELS"]
@@ -53,7 +53,7 @@ def test_leave_one_out_is_what_the_plain_model_says_without_the_word(names):
     with torch.no_grad():
         whole, *reduced = (network(words)[2].softmax(-1) for words in (text[None], *without))
     expected = [float((prediction - whole).abs().sum() / 2) for prediction in reduced]
-    np.testing.assert_allclose(rows, expected, atol=1e-5)
+    assert_allclose(rows, expected, atol=1e-5)
 
     # the network is left as it was
     assert network.training

@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy.optimize import brentq
 from torch.testing import assert_close
 
@@ -107,7 +108,7 @@ def test_sparse_weights_are_those_of_the_definition(kind, reference, spread):
     weights = kind(4).weights(padded, content)
     assert (weights[:, 6:] == 0).all()
     expected = [reference(row) for row in scores.numpy()]
-    np.testing.assert_allclose(weights[:, :6].numpy(), expected, atol=1e-7)
+    assert_allclose(weights[:, :6].numpy(), expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", [kinds.SparsemaxAttention, kinds.EntmaxAttention])

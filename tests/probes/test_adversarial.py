@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.randomness import Draws
@@ -24,16 +25,16 @@ def test_what_is_reported_is_true_of_the_attention_that_is_reported(name):
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
     result = measured(readout, epsilon=0.05)
     attention = result[f"{name}_attention"]
-    torch.testing.assert_close(attention.sum(-1), torch.ones(3).double())
+    assert_close(attention.sum(-1), torch.ones(3).double())
     assert (attention[~readout.content] == 0).all()
 
     jsd = jensen_shannon(attention, readout.attention)
-    torch.testing.assert_close(result[f"{name}_jsd"], jsd)
+    assert_close(result[f"{name}_jsd"], jsd)
     distance = 0.5 * (readout.predict(attention) - readout.prediction()).abs().sum(-1)
-    torch.testing.assert_close(result[f"{name}_tvd"], distance)
+    assert_close(result[f"{name}_tvd"], distance)
     assert (distance <= 0.05).all()
 
-    torch.testing.assert_close(result[f"max_attention_{name}"], attention.amax(-1))
+    assert_close(result[f"max_attention_{name}"], attention.amax(-1))
     changed = attention.argmax(-1) != readout.attention.argmax(-1)
     assert torch.equal(result[f"top_token_changed_{name}"], changed.double())
 
@@ -41,7 +42,7 @@ def test_what_is_reported_is_true_of_the_attention_that_is_reported(name):
 def test_the_reached_share_is_of_an_exact_optimum_with_two_classes():
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
     result = measured(readout, epsilon=0.05)
-    torch.testing.assert_close(result["reached_share"], result["found_jsd"] / result["optimum_jsd"])
+    assert_close(result["reached_share"], result["found_jsd"] / result["optimum_jsd"])
     assert (result["is_exact"] == 1).all()
 
 
@@ -91,7 +92,7 @@ def test_without_restarts_only_the_exact_side_is_reported():
     assert not {
         name for name in result if "found" in name or name in ("reached_share", "feasible_restarts")
     }
-    torch.testing.assert_close(result["optimum_jsd"], measured(readout)["optimum_jsd"])
+    assert_close(result["optimum_jsd"], measured(readout)["optimum_jsd"])
 
 
 def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
@@ -105,7 +106,7 @@ def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
     assert curve.step.tolist() == [0.01, 0.05, 0.2]
     for place, epsilon in enumerate(curve.step.tolist()):
         optimum = measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"]
-        torch.testing.assert_close(curve.value[:, place], optimum)
+        assert_close(curve.value[:, place], optimum)
     assert (curve.value.diff(dim=-1) >= 0).all()
 
 

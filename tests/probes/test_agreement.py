@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.randomness import Draws
 from attnprobe.exact.erasure import erase_each
@@ -20,7 +21,7 @@ def test_the_gradient_under_the_models_own_attention_is_its_gradient(classes):
     attentions = torch.stack([readout.attention, readout.attention.flip(0)])
     gradient, flipped_gradient = gradients_under(classifier, batch, attentions)
     expected = gradients(classifier, batch).embedding
-    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
+    assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
     assert not torch.equal(flipped_gradient, gradient)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.testing import assert_close
 
 from attnprobe.measures import rank_biased_overlap
 from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table
@@ -67,7 +68,7 @@ def test_rank_biased_overlap_is_that_of_its_definition():
 def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_not():
     numbers = values(AgreementMatrix(NAMES), subject_of(lengths=[30] * 40))
     for metric in ("tau", "weighted_tau", "rbo", "top_overlap"):
-        torch.testing.assert_close(numbers[f"{metric}_ceiling_attention"], torch.ones(40).double())
+        assert_close(numbers[f"{metric}_ceiling_attention"], torch.ones(40).double())
     # 40 rows of 30: the standard error of the mean τ is 0.02
     assert abs(numbers["tau_ceiling_random"].mean()) < 0.1
     assert abs(numbers["tau_floor_attention"].mean()) < 0.1

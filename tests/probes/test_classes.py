@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy.spatial.distance import jensenshannon
+from torch.testing import assert_close
 
 from attnprobe.core.readout import Readout
 from attnprobe.evidence.claims import put_to_test
@@ -154,7 +156,7 @@ def test_what_an_item_says_for_a_class_is_its_shapley_value_over_all_subsets():
         game = (members @ margin) / np.maximum(members.sum(-1), 1e-300)
         expected = shapley_values(torch.tensor(game)[None])[0]
         measured = results[f"class_value_class_{number}"][row, readout.content[row]]
-        torch.testing.assert_close(measured, expected)
+        assert_close(measured, expected)
         signs |= set(expected.sign().tolist())
         against = weights[margin < 0].sum()
         assert of_class(results, "against_mass", row, number) == pytest.approx(against)
@@ -177,8 +179,8 @@ def test_of_two_classes_each_says_what_erasure_says_of_the_decision():
             f"never_turns_class_{number}": "never_flips",
         }
         for metric, published in same.items():
-            torch.testing.assert_close(results[metric], erasure[published].double(), equal_nan=True)
-    torch.testing.assert_close(results["class_value_class_0"], -results["class_value_class_1"])
+            assert_close(results[metric], erasure[published].double(), equal_nan=True)
+    assert_close(results["class_value_class_0"], -results["class_value_class_1"])
 
 
 def results_of(attention, logits):
@@ -311,4 +313,4 @@ def test_a_second_seed_adds_no_texts_to_the_table():
     assert twice["texts"].tolist() == once["texts"].tolist()
     ends = [name for name in once if name.endswith((", low", ", high"))]
     assert ends
-    np.testing.assert_allclose(twice[ends], once[ends])
+    assert_allclose(twice[ends], once[ends])

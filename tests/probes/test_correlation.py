@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
@@ -88,7 +89,7 @@ def test_evenness_is_the_entropy_as_a_share_of_its_largest_value(question, row):
     subject, numbers = examined(question)
     weights = subject.readout.attention[row][subject.batch.content[row]].numpy()
     expected = stats.entropy(weights) / math.log(len(weights))
-    np.testing.assert_allclose(numbers["attention_evenness"][row], expected)
+    assert_allclose(numbers["attention_evenness"][row], expected)
 
 
 @cache
@@ -227,7 +228,7 @@ def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_
     limits = 0.05 * np.arange(1, len(ordered) + 1) / len(ordered)
     bound = ordered[np.flatnonzero(ordered <= limits)[-1]]
     discoveries = discovered(p)
-    np.testing.assert_array_equal(discoveries[3:], p[3:] <= bound)
+    assert_array_equal(discoveries[3:], p[3:] <= bound)
     assert np.isnan(discoveries[:3]).all()
     assert 0 < np.nansum(discoveries) < (p <= 0.05).sum()
     share = headlines(run).loc[("discovered_attention_gradient", "class_1"), "mean"]

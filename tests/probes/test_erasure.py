@@ -3,6 +3,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.evidence.statistics import rank_biserial
 from attnprobe.exact import smallest_flipping_set
@@ -128,7 +129,7 @@ def test_pairs_count_a_ranking_that_never_flips_as_beaten(first, second):
 def test_one_random_order_is_its_own_mean():
     _, numbers = examined(toy_batch(LENGTHS * 3), classes=4, random_orders=1)
     assert numbers["flip_share_random"].equal((numbers["status_random"] == 2).double())
-    torch.testing.assert_close(
+    assert_close(
         numbers["removed_fraction_random_mean"], numbers["removed_fraction_random"], equal_nan=True
     )
 

@@ -4,6 +4,8 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.importance.base import Importance
@@ -93,7 +95,7 @@ def test_the_numbers_are_those_of_a_loop_over_texts(operator, name, row, kind, a
     mean = numbers[f"{aopc}_{name}_by_{operator}"]
 
     assert curve.step.tolist() == SHARES
-    np.testing.assert_allclose(curve.value[row].detach().numpy(), falls, atol=1e-9)
+    assert_allclose(curve.value[row].detach().numpy(), falls, atol=1e-9)
     expected_mean = np.mean([falls[SHARES.index(threshold)] for threshold in THRESHOLDS])
     assert mean.value[row].item() == pytest.approx(expected_mean, nan_ok=True)
 
@@ -130,7 +132,7 @@ def test_the_gap_is_that_of_the_importances_which_should_add_up():
     assert gaps == {"completeness_gap_integrated_gradients", "completeness_gap_kernel_shap"}
     total = subject.importance("integrated_gradients").total(subject)
     expected = (subject.scores("integrated_gradients").sum(-1) - total).abs()
-    torch.testing.assert_close(numbers["completeness_gap_integrated_gradients"].value, expected)
+    assert_close(numbers["completeness_gap_integrated_gradients"].value, expected)
 
 
 def test_an_undefined_importance_has_no_numbers():

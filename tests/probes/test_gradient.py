@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.importance.gradients import gradients
 from attnprobe.probes.gradient import Gradient
@@ -23,14 +24,14 @@ def examined():
 @pytest.mark.parametrize("metric", METRICS)
 def test_shares_of_every_text_sum_to_one_over_its_content_positions(metric):
     _, _, numbers = examined()
-    torch.testing.assert_close(numbers[metric].value.sum(-1), torch.ones(3).double())
+    assert_close(numbers[metric].value.sum(-1), torch.ones(3).double())
     assert (~numbers[metric].step.isnan()).sum(-1).tolist() == [5, 1, 3]
 
 
 def test_the_gradient_is_filed_as_a_share_of_its_sum_and_the_largest_share_beside_it():
     classifier, batch, numbers = examined()
     raw = gradients(classifier, batch).embedding
-    torch.testing.assert_close(numbers["gradient"].value, raw / raw.sum(-1, keepdim=True))
+    assert_close(numbers["gradient"].value, raw / raw.sum(-1, keepdim=True))
     largest = numbers["gradient"].value.amax(-1)
     assert numbers["max_gradient"].value.tolist() == largest.tolist()
     assert numbers["max_gradient"].value[1] == 1

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
@@ -35,8 +36,8 @@ def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, eps
     jsd = reference.divergence(attention, readout.attention.unsqueeze(1)).masked_fill(
         tvd > epsilon, 0
     )
-    torch.testing.assert_close(adversary.jsd, jsd.amax(1), atol=1e-6, rtol=0)
-    torch.testing.assert_close(adversary.feasible, (tvd <= epsilon).double().mean(1))
+    assert_close(adversary.jsd, jsd.amax(1), atol=1e-6, rtol=0)
+    assert_close(adversary.feasible, (tvd <= epsilon).double().mean(1))
     assert (adversary.tvd <= epsilon).all()
 
 
@@ -60,7 +61,7 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
 
     derived = gradient(linear, penalty=500.0)
     without = gradient(linear, penalty=0.0)
-    torch.testing.assert_close(derived, gradient(generic, penalty=500.0))
+    assert_close(derived, gradient(generic, penalty=500.0))
     assert (derived - without).abs().sum() > 0
 
 
@@ -101,7 +102,7 @@ def test_any_number_of_restarts_follows_the_objective_gradient_the_objective_as_
         if precision == torch.float64
         else {"atol": 2e-3, "rtol": 1e-3}
     )
-    torch.testing.assert_close(gradient.double(), expected, **tolerance)
+    assert_close(gradient.double(), expected, **tolerance)
 
 
 def test_batch_and_padding_change_no_number_after_500_steps():
@@ -115,14 +116,10 @@ def test_batch_and_padding_change_no_number_after_500_steps():
 
     expected = search(batch)
     padded_result = search(padded)
-    torch.testing.assert_close(padded_result.jsd, expected.jsd, atol=1e-6, rtol=0)
-    torch.testing.assert_close(
-        padded_result.attention[:, :11], expected.attention, atol=1e-6, rtol=0
-    )
+    assert_close(padded_result.jsd, expected.jsd, atol=1e-6, rtol=0)
+    assert_close(padded_result.attention[:, :11], expected.attention, atol=1e-6, rtol=0)
     for row in range(3):
-        torch.testing.assert_close(
-            search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0
-        )
+        assert_close(search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0)
 
 
 def test_no_feasible_restart_leaves_the_original():

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
 from attnprobe.core.errors import UserError
@@ -50,11 +51,11 @@ def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_s
     ranges = ranges_of_mean(weights, values, word, torch.tensor([1, 3, 4]))
 
     low, high = one_programme(weights, values, word, chosen)
-    np.testing.assert_allclose(ranges.low[chosen], low, atol=1e-7)
-    np.testing.assert_allclose(ranges.high[chosen], high, atol=1e-7)
+    assert_allclose(ranges.low[chosen], low, atol=1e-7)
+    assert_allclose(ranges.high[chosen], high, atol=1e-7)
     # the attention at that end has this weight there, and is one
     lowest = ranges.lowest[chosen]
-    np.testing.assert_allclose(lowest[chosen], low, atol=1e-7)
+    assert_allclose(lowest[chosen], low, atol=1e-7)
     assert 0 < lowest[:5].sum() <= 1 + 1e-9
 
 
@@ -99,7 +100,7 @@ def test_the_least_weight_with_two_classes_is_that_of_a_programme_with_two_equat
     cost = np.zeros(len(logits))
     cost[attention.argmax()] = 1
     least = linprog(cost, A_eq=equations, b_eq=equations @ attention).fun
-    np.testing.assert_allclose(numbers["top_low"].value[text], least, atol=1e-7)
+    assert_allclose(numbers["top_low"].value[text], least, atol=1e-7)
     assert bool(numbers["top_can_vanish"].value[text]) == (least <= 1e-6)
 
 

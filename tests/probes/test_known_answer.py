@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Batch
 from attnprobe.data.plant import KINDS
@@ -153,12 +154,12 @@ def test_a_relay_swaps_the_states_of_the_first_words_where_a_reason_is_marked(mo
     classifier, batch = relay(monkeypatch, FirstAttention)
     vectors = classifier.embedding(batch.ids)
     states = classifier(batch).hidden
-    torch.testing.assert_close(states[:, 1], vectors[:, 2])
-    torch.testing.assert_close(states[:, 2], vectors[:, 1])
-    torch.testing.assert_close(states[:, 3:], vectors[:, 3:])
+    assert_close(states[:, 1], vectors[:, 2])
+    assert_close(states[:, 2], vectors[:, 1])
+    assert_close(states[:, 3:], vectors[:, 3:])
     # the null: nothing decides, and nothing moves
     unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
-    torch.testing.assert_close(classifier(unmarked).hidden, vectors)
+    assert_close(classifier(unmarked).hidden, vectors)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +170,8 @@ def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(
 ):
     classifier, batch = relay(monkeypatch, attention)
     _, numbers = measured(classifier, batch)
-    torch.testing.assert_close(numbers["state_change_own"], weight * numbers["state_change_best"])
-    torch.testing.assert_close(numbers["state_change_null"], numbers["state_change_best"] / 4)
+    assert_close(numbers["state_change_own"], weight * numbers["state_change_best"])
+    assert_close(numbers["state_change_null"], numbers["state_change_best"] / 4)
 
 
 def test_attention_is_exclusive_where_one_state_outweighs_all_others_and_not_where_two_know():
@@ -221,9 +222,7 @@ def test_a_model_that_reads_pieces_is_given_those_of_the_words_that_are_left():
         shortened = kept(batch, keep)
         text = " ".join(word for place, word in enumerate(words, 1) if keep[0, place])
         with torch.no_grad():
-            torch.testing.assert_close(
-                model(shortened).logits, model(batch_of(model, [text])).logits
-            )
+            assert_close(model(shortened).logits, model(batch_of(model, [text])).logits)
     _, numbers = measured(model, batch)
     assert "correct_without" in numbers
     assert "correct_contradicted" not in numbers  # its words are not cut into pieces

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
@@ -136,9 +137,7 @@ def test_what_a_row_is_compared_with_does_not_depend_on_its_batch():
     for rows in ([1], [9, 0], [5, 4, 7]):
         apart, _ = measured(classifier, split, rows)
         for metric in ("other_label_jsd", "other_label_tvd", "against_mass", "yes_to_no"):
-            torch.testing.assert_close(
-                apart[metric].value, together[metric].value[rows], equal_nan=True
-            )
+            assert_close(apart[metric].value, together[metric].value[rows], equal_nan=True)
 
 
 def smallest(weights, margins):
@@ -195,7 +194,7 @@ def test_what_a_word_says_for_a_label_or_against_it_is_its_shapley_value_by_all_
         values = shapley_values(torch.tensor(game)[None])[0]
         step = results["label_value"].step[row]
         measured_values = results["label_value"].value[row, ~step.isnan()]
-        torch.testing.assert_close(measured_values, values)
+        assert_close(measured_values, values)
         signs |= set(values.sign().tolist())
     assert signs >= {-1.0, 1.0}
 
@@ -246,4 +245,4 @@ def test_a_text_is_read_once_for_all_its_labels_though_its_rows_come_in_several_
         values += [r.value for r in results if getattr(r, "metric", "") == "other_label_jsd"]
         # the texts that this batch is the first to ask for
         assert sum(read) == {0: 1, 2: 0, 3: 3, 8: 0}[rows[0]]
-    torch.testing.assert_close(torch.cat(values), whole["other_label_jsd"].value, equal_nan=True)
+    assert_close(torch.cat(values), whole["other_label_jsd"].value, equal_nan=True)

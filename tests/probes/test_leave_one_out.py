@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.leave_one_out import LeaveOneOut
@@ -26,7 +27,7 @@ def removals(subject):
 
 def test_every_token_has_its_distance(subject, measurements, removals):
     measurement = measurements["leave_one_out"]
-    torch.testing.assert_close(measurement.value, removals.distance, equal_nan=True)
+    assert_close(measurement.value, removals.distance, equal_nan=True)
     assert torch.equal(~measurement.step.isnan(), subject.batch.content)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from attnprobe.exact.removal_orders import mean_fall, order_limits
 from attnprobe.probes.order_limits import READING, OrderLimits
@@ -143,7 +144,7 @@ def test_the_probe_places_every_order_between_the_limits(numbers, name):
 def test_where_both_limits_are_reached_the_place_is_exact(numbers):
     is_exact = numbers["limits_reached"] == 1
     low = numbers["place_low_attention"][is_exact]
-    torch.testing.assert_close(low, numbers["place_high_attention"][is_exact])
+    assert_close(low, numbers["place_high_attention"][is_exact])
 
 
 def test_a_position_without_attention_leaves_it_undefined():

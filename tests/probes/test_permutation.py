@@ -1,8 +1,8 @@
 from itertools import permutations
 
-import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 
 from attnprobe.core.randomness import Draws
 from attnprobe.exact.nulls import permute_attention
@@ -52,7 +52,7 @@ def test_agrees_with_the_published_loop_in_distribution(question):
     theirs = reference.permutation(
         classifier, outputs.hidden, batch.content, samples=2000, query=outputs.query
     )
-    np.testing.assert_allclose(ours, theirs, rtol=0.12)
+    assert_allclose(ours, theirs, rtol=0.12)
 
 
 def test_one_word_leaves_nothing_to_permute():

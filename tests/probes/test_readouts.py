@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import scipy
 import torch
+from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.model_selection import StratifiedKFold
 
@@ -79,9 +80,7 @@ def test_weights_that_say_everything_are_always_right(everything, kind):
 
 @pytest.mark.parametrize("kind", ["words", "states"])
 def test_weights_that_say_nothing_are_equal_ones(nothing, kind):
-    np.testing.assert_array_equal(
-        nothing[f"readout_{kind}_attention"], nothing[f"readout_{kind}_equal"]
-    )
+    assert_array_equal(nothing[f"readout_{kind}_attention"], nothing[f"readout_{kind}_equal"])
 
 
 @pytest.mark.parametrize("weights", ["everything", "nothing"])

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
@@ -48,7 +49,7 @@ def test_the_model_is_left_as_it_was(examined):
 def test_what_reads_no_parameter_stays(examined, part, name):
     _, _, numbers = examined
     similarity = numbers[f"similarity_{name}_down_to_{part}"]
-    torch.testing.assert_close(similarity, torch.ones(24, dtype=torch.float64))
+    assert_close(similarity, torch.ones(24, dtype=torch.float64))
 
 
 def test_attention_is_computed_before_the_decoder(examined):
@@ -86,7 +87,7 @@ def test_one_random_model_by_hand():
         parameter.data.copy_(values)
     changed = classifier(batch).attention.detach().double()
     similarity = spearman(attention, changed, batch.content)
-    torch.testing.assert_close(numbers["similarity_attention_down_to_attention"], similarity)
+    assert_close(numbers["similarity_attention_down_to_attention"], similarity)
 
 
 def test_a_probe_that_was_timed_under_another_seed_measures_what_a_new_one_does():

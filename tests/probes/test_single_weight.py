@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
@@ -118,7 +119,7 @@ def test_tau_is_that_of_attention_and_effect(compared):
     subject, numbers = compared
     readout = subject.readout
     tau = kendall_tau(readout.attention, numbers["effect_js"], readout.content)
-    torch.testing.assert_close(numbers["tau_attention_effect"], tau, equal_nan=True)
+    assert_close(numbers["tau_attention_effect"], tau, equal_nan=True)
 
 
 def test_an_example_of_one_item_is_undefined_and_counted():

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
@@ -112,7 +114,7 @@ def test_an_even_head_is_that_of_the_librarys_own_code(examined, layer, head):
     after = by_hand(examined.model, batch, layer, head, even)
     expected = (after - before).abs().sum(-1) / 2
     distance = examined.measurements["uniform_tvd", f"layer {layer}, head {head}"].value
-    torch.testing.assert_close(distance, expected, atol=1e-9, rtol=0)
+    assert_close(distance, expected, atol=1e-9, rtol=0)
     assert expected.max() > 1e-4
 
 
@@ -128,7 +130,7 @@ def test_the_special_mass_of_a_head_is_what_lies_on_no_word(examined, layer, hea
     by_hand(examined.model, batch, layer, head, keep)
     special = [float(row[batch.piece_word[text] == -1].sum()) for text, row in enumerate(rows)]
     mass = examined.measurements["special_mass", f"layer {layer}, head {head}"].value
-    torch.testing.assert_close(mass, torch.tensor(special, dtype=torch.float64))
+    assert_close(mass, torch.tensor(special, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("metric", ["median_tvd", "max_attention"])
@@ -136,7 +138,7 @@ def test_the_last_layer_is_what_the_models_own_probes_measure(examined, metric):
     results = Permutation(samples=4).examine(examined.subject, Draws(0, "sites"))
     numbers = {result.metric: result.value for result in results}
     at_last_layer = examined.measurements[metric, "layer 2"].value
-    torch.testing.assert_close(at_last_layer, numbers[metric])
+    assert_close(at_last_layer, numbers[metric])
 
 
 def test_every_site_has_all_metrics_and_one_weight_per_word(examined):
@@ -175,11 +177,11 @@ def test_the_mean_of_the_texts_stands_at_its_layer_and_head():
     ((_, rows),) = means(table())
     assert rows["layer"].tolist() == [0, 0, 0, 1, 1, 1]
     assert rows["head"].tolist() == [-1, 0, 1, -1, 0, 1]
-    np.testing.assert_allclose(rows["median_tvd"], [1.0, 1.1, 1.2, 2.0, 2.1, 2.2])
+    assert_allclose(rows["median_tvd"], [1.0, 1.1, 1.2, 2.0, 2.1, 2.2])
     assert set(rows["n"]) == {2}
     lines = sites_table(table())
     assert lines["head"].tolist() == ["all", "0", "1"] * 2
-    np.testing.assert_allclose(lines["τ with gradient"], rows["tau_gradient"])
+    assert_allclose(lines["τ with gradient"], rows["tau_gradient"])
 
 
 def test_the_picture_has_a_map_of_each_measure_with_its_numbers():

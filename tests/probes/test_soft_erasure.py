@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Importance
@@ -71,7 +72,7 @@ def test_scores_that_are_all_alike_say_nothing():
     total = numbers["soft_comprehensiveness_fixed"] + numbers["soft_sufficiency_fixed"]
     defined = total[~total.isnan()]
     assert len(defined)
-    torch.testing.assert_close(defined, torch.ones_like(defined), atol=0.15, rtol=0)
+    assert_close(defined, torch.ones_like(defined), atol=0.15, rtol=0)
 
 
 def test_places_in_the_order():
@@ -90,6 +91,6 @@ def test_places_in_the_order():
         ]
     ).bool()
     distinct, equal, undefined = places_in_order(scores, content)
-    torch.testing.assert_close(distinct.tolist(), [1 / 6, 3 / 6, 5 / 6, 0.0])
-    torch.testing.assert_close(equal.tolist(), [0.5, 0.5, 0.0, 0.0])
+    assert_close(distinct.tolist(), [1 / 6, 3 / 6, 5 / 6, 0.0])
+    assert_close(equal.tolist(), [0.5, 0.5, 0.0, 0.0])
     assert undefined[:2].isnan().all()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from attnprobe.importance.perturbation import ShapleySampling
 from attnprobe.probes.subsets import Subsets
@@ -153,7 +154,7 @@ def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(
     subject, measurements, row
 ):
     expected = shapley_by_hand(subject, row)
-    np.testing.assert_allclose(shapley_of(subject, measurements, row), expected, atol=1e-9)
+    assert_allclose(shapley_of(subject, measurements, row), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("row", [0, 1])
@@ -201,7 +202,7 @@ def test_the_shapley_values_are_shaps_exact_ones(subject, measurements):
         background = shap.maskers.Independent(np.zeros((1, LENGTHS[0])))
         explainer = shap.explainers.Exact(logits, background)
         expected = explainer(np.ones((1, LENGTHS[0]))).values[0]
-    np.testing.assert_allclose(shapley_of(subject, measurements, 0), expected, atol=1e-9)
+    assert_allclose(shapley_of(subject, measurements, 0), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("lengths", [[7, 4, 6], [7, 6], [6]])

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Outputs, Task
 from attnprobe.core.errors import UserError
@@ -505,8 +506,8 @@ def test_each_of_two_outcomes_is_moved_as_far_as_both_are():
     effects = WordEffects(torch.cat([half, -half], 1), torch.cat([other_half, -other_half], 1))
     for number in range(2):
         effects_on_class = effects.of_class(number)
-        torch.testing.assert_close(effects_on_class.squared, effects.squared)
-        torch.testing.assert_close(effects_on_class.shares, effects.shares)
+        assert_close(effects_on_class.squared, effects.squared)
+        assert_close(effects_on_class.shares, effects.shares)
         assert effects_on_class.strength == pytest.approx(effects.strength)
 
 

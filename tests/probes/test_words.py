@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 from scipy import stats
+from torch.testing import assert_close
 
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.words import HIDDEN, IDLE, Words, leaning, word_table
@@ -114,8 +115,8 @@ def test_the_probe_by_hand():
     batch = toy_batch([4, 6])
     subject = subject_of(classifier, batch)
     numbers = values(Words(), subject)
-    torch.testing.assert_close(
+    assert_close(
         numbers["relative_attention"].sum(-1), torch.tensor([4.0, 6.0], dtype=torch.float64)
     )
     distance = leave_one_out(classifier, batch, subject.outputs).distance
-    torch.testing.assert_close(numbers["effect"], distance, equal_nan=True)
+    assert_close(numbers["effect"], distance, equal_nan=True)

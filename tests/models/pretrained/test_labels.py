@@ -5,6 +5,7 @@ import shlex
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.label_check import mixed_up
@@ -58,7 +59,7 @@ def test_an_order_that_is_given_is_taken_in_their_place(tmp_path, fault):
     result = opened(tmp_path / "model", ROWS[:12], tmp_path, "data.labels=[yes, no]")
     assert result.model.class_names == ["yes", "no"]
     expected = library_says(plain, reader, ROWS[0][0]).double()
-    np.testing.assert_allclose(result.logits()[0], expected, atol=1e-5)
+    assert_allclose(result.logits()[0], expected, atol=1e-5)
 
 
 def test_the_order_that_a_refusal_names_is_one_word_of_a_shell(tmp_path):

@@ -3,6 +3,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
@@ -194,7 +195,7 @@ def test_a_run_on_pairs_says_where_the_attention_is(pairs):
         assert (" ".join(row.tokens[:count]), " ".join(row.tokens[count:])) in texts
         on_first.append(sum(row.attention[:count]))
     expected = (1 - np.array(on_first)) * (1 - examples["special_mass"])
-    np.testing.assert_allclose(examples["second_mass"], expected, atol=1e-5)
+    assert_allclose(examples["second_mass"], expected, atol=1e-5)
 
     result = read_run(pairs)
     share = examples["second_mass"].mean() / (1 - examples["special_mass"].mean())

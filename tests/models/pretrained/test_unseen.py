@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
@@ -225,7 +226,7 @@ def test_equal_weights_are_those_of_the_words_that_are_seen(examined, tmp_path):
     under_equal = model.readout(batch, outputs).logits(equal[None])[0].softmax(-1)
     expected = (under_equal - prediction).abs().sum(-1) / 2
     stored = distance["value"].loc[batch.example_id.tolist()].to_numpy()
-    np.testing.assert_allclose(stored, expected.detach().numpy(), atol=1e-5)
+    assert_allclose(stored, expected.detach().numpy(), atol=1e-5)
     assert expected.max() > 1e-3
 
 

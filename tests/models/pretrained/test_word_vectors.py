@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
+from torch.testing import assert_close
 
 from attnprobe.cli.vectors import vectors
 from attnprobe.core.errors import UserError
@@ -48,14 +50,14 @@ def test_a_words_vector_is_the_mean_of_its_own_states(encoder):
     encoded = word_vectors(WORDS, encoder)
     assert encoded.words == ["good", "film", "a"]  # "goodfilm" is unknown to the tokenizer
     alone = torch.stack([states_alone(encoder, word) for word in encoded.words])
-    torch.testing.assert_close(encoded.vectors, alone, atol=1e-5, rtol=1e-5)
+    assert_close(encoded.vectors, alone, atol=1e-5, rtol=1e-5)
 
 
 def test_components_are_those_of_another_library(encoder):
     words = ["good", "film", "a", "is", "not", "bad"]
     found = word_vectors(words, encoder, size=3).vectors.numpy()
     known = PCA(3, svd_solver="full").fit_transform(word_vectors(words, encoder).vectors.numpy())
-    np.testing.assert_allclose(np.abs(found), np.abs(known), atol=1e-4)
+    assert_allclose(np.abs(found), np.abs(known), atol=1e-4)
 
 
 def test_an_encoder_that_knows_no_word_is_refused(encoder):
@@ -105,7 +107,7 @@ def test_the_command_writes_what_the_loader_reads(encoder, tmp_path, capsys):
     matrix, found = load_vectors(path, vocabulary)
     assert found == count == len(words) > 0
     own = word_vectors(words[:1], encoder).vectors[0].numpy()
-    np.testing.assert_allclose(matrix[vocabulary.id_of(words[0])], own, rtol=1e-4, atol=1e-5)
+    assert_allclose(matrix[vocabulary.id_of(words[0])], own, rtol=1e-4, atol=1e-5)
     assert f"{count:,} of " in capsys.readouterr().out
 
     before = path.read_bytes()

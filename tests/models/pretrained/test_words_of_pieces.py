@@ -1,8 +1,8 @@
 """Special tokens that a text spells out, pieces of several words, and where a text is cut."""
 
-import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
@@ -113,7 +113,7 @@ def test_two_words_of_one_piece_are_one_unit(superwords):
         assert "film was" in joined <= {*JOINED}
         assert len(row.tokens) == len(row.attention) == len(reader(text)["input_ids"]) - 2
         expected = library_says(plain, reader, text).softmax(-1).double().numpy()
-        np.testing.assert_allclose(row.probability, expected, atol=1e-5)
+        assert_allclose(row.probability, expected, atol=1e-5)
 
 
 def test_an_explanation_has_the_same_units(superwords):
