@@ -1,73 +1,111 @@
 import math
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
-from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.adversarial import Adversarial, shares_along, unconstrained_maximum
-from tests.probes.tables import values
+from tests.probes.tables import measured, values
+from tests.probes.texts import numbers_of
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
+EPSILONS = [0.01, 0.05, 0.2]
 
-def measured(readout, **settings):
-    numbers = values(Adversarial(**{"steps": 60, "restarts": 3} | settings), readout)
-    return {name: value.double() for name, value in numbers.items()}
+
+@dataclass(frozen=True)
+class Reported:
+    """What the probe says of a readout.
+
+    Attributes:
+        readout: the frozen model.
+        numbers: metric → its values in float64.
+    """
+
+    readout: Readout
+    numbers: dict[str, Tensor]
+
+    def __getitem__(self, metric):
+        return self.numbers[metric]
+
+
+def reported(lengths, *, classes=2, task=Task.SINGLE_LABEL, question=False, spread=4, **settings):
+    """The probe on texts of these lengths, with a search of a few steps unless it is set."""
+    classifier = toy_classifier(classes=classes, task=task, question=question, spread=spread)
+    batch = toy_batch(lengths, question=question)
+    _, readout = toy_readout(classifier, batch)
+    probe = Adversarial(**{"steps": 60, "restarts": 3} | settings)
+    numbers = {name: value.double() for name, value in values(probe, readout).items()}
+    return Reported(readout, numbers)
+
+
+@pytest.fixture(scope="module")
+def three_texts():
+    return reported([6, 9, 3], epsilon=0.05)
 
 
 @pytest.mark.parametrize("name", ["found", "optimum"])
-def test_what_is_reported_is_true_of_the_attention_that_is_reported(name):
-    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
-    result = measured(readout, epsilon=0.05)
-    attention = result[f"{name}_attention"]
+def test_what_is_reported_is_an_attention_within_epsilon(three_texts, name):
+    readout = three_texts.readout
+    attention = three_texts[f"{name}_attention"]
+    prediction = readout.predict(attention)
+    distance = (prediction - readout.prediction()).abs().sum(-1) / 2
     assert_close(attention.sum(-1), torch.ones(3).double())
     assert (attention[~readout.content] == 0).all()
-
-    jsd = jensen_shannon(attention, readout.attention)
-    assert_close(result[f"{name}_jsd"], jsd)
-    distance = 0.5 * (readout.predict(attention) - readout.prediction()).abs().sum(-1)
-    assert_close(result[f"{name}_tvd"], distance)
     assert (distance <= 0.05).all()
-
-    assert_close(result[f"max_attention_{name}"], attention.amax(-1))
-    changed = attention.argmax(-1) != readout.attention.argmax(-1)
-    assert torch.equal(result[f"top_token_changed_{name}"], changed.double())
+    assert_close(three_texts[f"{name}_tvd"], distance)
 
 
-def test_the_reached_share_is_of_an_exact_optimum_with_two_classes():
-    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
-    result = measured(readout, epsilon=0.05)
-    assert_close(result["reached_share"], result["found_jsd"] / result["optimum_jsd"])
-    assert (result["is_exact"] == 1).all()
+@pytest.mark.parametrize("name", ["found", "optimum"])
+def test_what_is_reported_is_true_of_the_attention_that_is_reported(three_texts, name):
+    readout = three_texts.readout
+    attention = three_texts[f"{name}_attention"]
+    divergence = jensen_shannon(attention, readout.attention)
+    is_top_changed = attention.argmax(-1) != readout.attention.argmax(-1)
+    assert_close(three_texts[f"{name}_jsd"], divergence)
+    assert_close(three_texts[f"max_attention_{name}"], attention.amax(-1))
+    assert_close(three_texts[f"top_token_changed_{name}"], is_top_changed.double())
+
+
+def test_the_reached_share_is_of_an_exact_optimum_with_two_classes(three_texts):
+    share = three_texts["found_jsd"] / three_texts["optimum_jsd"]
+    assert_close(three_texts["reached_share"], share)
+    assert (three_texts["is_exact"] == 1).all()
+
+
+def assert_ordered(result):
+    """What was found, the optimum, and its bound."""
+    assert (result["found_jsd"] <= result["optimum_jsd"] + 1e-12).all()
+    assert (result["optimum_jsd"] <= result["upper_bound"] + 1e-9).all()
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_optimum_is_at_least_what_was_found_and_at_most_its_bound(classes):
     lengths = list(range(2, 14))
-    _, readout = toy_readout(toy_classifier(classes=classes, spread=6), toy_batch(lengths))
-    result = measured(readout, steps=300)
-    assert (result["found_jsd"] <= result["optimum_jsd"] + 1e-12).all()
-    assert (result["optimum_jsd"] <= result["upper_bound"] + 1e-9).all()
+    result = reported(lengths, classes=classes, spread=6, steps=300)
+    assert_ordered(result)
     assert (result["upper_bound"] <= math.log(2)).all()
     assert (result["found_jsd"] > 0).any()
 
 
 def test_one_word_has_no_other_attention():
-    result = measured(toy_readout(toy_classifier(), toy_batch([1, 4]))[1])
-    assert result["found_jsd"][0] == result["optimum_jsd"][0] == 0
-    assert result["reached_share"][0] == 1
-    assert not any(value[0].isnan().any() for value in result.values())
+    result = reported([1, 4], spread=1)
+    text = numbers_of(result.numbers, 0)
+    assert text["found_jsd"] == 0
+    assert text["optimum_jsd"] == 0
+    assert text["reached_share"] == 1
+    assert not any(value[0].isnan().any() for value in result.numbers.values())
 
 
 def test_where_nothing_is_exact_the_search_stands_and_the_table_says_so():
-    classifier = toy_classifier(classes=3, question=True, spread=4)
-    _, readout = toy_readout(classifier, toy_batch([6, 4], question=True))
-    result = measured(readout, steps=200, epsilon=0.05)
+    result = reported([6, 4], classes=3, question=True, steps=200, epsilon=0.05)
     assert (result["is_exact"] == 0).all()
     assert torch.equal(result["optimum_jsd"], result["found_jsd"])
     assert (result["found_jsd"] > 0.05).all()
@@ -76,63 +114,80 @@ def test_where_nothing_is_exact_the_search_stands_and_the_table_says_so():
 
 
 def test_several_labels_are_bracketed_more_tightly_than_by_any_attention_at_all():
-    classifier = toy_classifier(classes=3, task=Task.MULTI_LABEL, spread=40)
-    _, readout = toy_readout(classifier, toy_batch([6, 4, 12]))
-    result = measured(readout, steps=200, epsilon=0.01)
-    assert (result["found_jsd"] <= result["optimum_jsd"] + 1e-12).all()
-    assert (result["optimum_jsd"] <= result["upper_bound"] + 1e-9).all()
+    result = reported(
+        [6, 4, 12],
+        classes=3,
+        task=Task.MULTI_LABEL,
+        spread=40,
+        steps=200,
+        epsilon=0.01,
+    )
+    anything = unconstrained_maximum(result.readout)
+    assert_ordered(result)
     assert (result["optimum_tvd"] <= 0.01).all()
-    assert (result["upper_bound"] < unconstrained_maximum(readout) - 0.05).any()
+    assert (result["upper_bound"] < anything - 0.05).any()
     assert not result["reached_share"].isnan().any()
 
 
 def test_without_restarts_only_the_exact_side_is_reported():
-    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
-    result = measured(readout, restarts=0)
-    assert not {
-        name for name in result if "found" in name or name in ("reached_share", "feasible_restarts")
-    }
-    assert_close(result["optimum_jsd"], measured(readout)["optimum_jsd"])
+    exact = reported([6, 4], restarts=0)
+    searched = reported([6, 4])
+    left_out = set(searched.numbers) - set(exact.numbers)
+    assert {"found_jsd", "reached_share", "feasible_restarts"} <= left_out
+    assert not any("found" in name for name in exact.numbers)
+    assert_close(exact["optimum_jsd"], searched["optimum_jsd"])
 
 
-def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
+@pytest.fixture(scope="module")
+def curve():
+    """The optimum along ε."""
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
     probe = Adversarial(restarts=0, epsilon=0.05, curve=[0.2, 0.01])
-    (curve,) = (
-        result
-        for result in probe.measure(readout, Draws(0, "x"))
-        if result.metric == "optimum_jsd_within"
-    )
-    assert curve.step.tolist() == [0.01, 0.05, 0.2]
-    for place, epsilon in enumerate(curve.step.tolist()):
-        optimum = measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"]
-        assert_close(curve.value[:, place], optimum)
+    measurements = measured(probe, readout)
+    return measurements["optimum_jsd_within"]
+
+
+def test_the_curve_goes_through_all_tolerances_in_order(curve):
+    assert curve.step.tolist() == EPSILONS
     assert (curve.value.diff(dim=-1) >= 0).all()
 
 
-@pytest.mark.parametrize(("classes", "settings"), [(2, {"curve": []}), (3, {})])
-def test_there_is_no_curve_without_tolerances_and_with_more_than_two_classes(classes, settings):
-    _, readout = toy_readout(toy_classifier(classes=classes, spread=4), toy_batch([6, 4]))
-    assert "optimum_jsd_within" not in measured(readout, restarts=0, **settings)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself(curve, epsilon):
+    result = reported([6, 4], restarts=0, epsilon=epsilon)
+    optimum = curve.value[:, EPSILONS.index(epsilon)]
+    assert_close(optimum, result["optimum_jsd"])
+
+
+def test_there_is_no_curve_without_tolerances():
+    result = reported([6, 4], restarts=0, curve=[])
+    assert "optimum_jsd_within" not in result.numbers
+
+
+def test_there_is_no_curve_with_more_than_two_classes():
+    result = reported([6, 4], restarts=0, classes=3)
+    assert "optimum_jsd_within" not in result.numbers
 
 
 def along(seeds=1, texts=40):
     """Farthest attentions that grow with ε; a third of the texts is at ln 2 from the start."""
-    identity = {
-        "experiment": "jain",
-        "data": "sst",
-        "model": "lstm",
-        "split": "test",
-        "probe": "adversarial",
-        "metric": "optimum_jsd_within",
-    }
     rows = []
-    for seed, text, epsilon in product(range(seeds), range(texts), (0.01, 0.05, 0.2)):
-        jsd = np.log(2)
-        if text % 3:
-            jsd = min(jsd, 0.1 + epsilon * (text + 1) / 10)
-        run = {"run_id": f"r{seed}", "seed": seed, "example_id": text}
-        rows.append(identity | run | {"step": epsilon, "value": jsd})
+    for seed, text, epsilon in product(range(seeds), range(texts), EPSILONS):
+        grown = 0.1 + epsilon * (text + 1) / 10
+        row = {
+            "run_id": f"r{seed}",
+            "experiment": "jain",
+            "data": "sst",
+            "model": "lstm",
+            "seed": seed,
+            "split": "test",
+            "probe": "adversarial",
+            "metric": "optimum_jsd_within",
+            "example_id": text,
+            "step": epsilon,
+            "value": min(grown, np.log(2)) if text % 3 else np.log(2),
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -145,15 +200,16 @@ def wilsons_interval(count, n):
     return [(middle - half_width) / total, (middle + half_width) / total]
 
 
-def test_shares_along_epsilon_are_counted_with_wilsons_interval():
-    table = along()
-    shares = shares_along(table, 0.4)
-    assert shares["epsilon"].tolist() == [0.01, 0.05, 0.2]
-    for row in shares.to_dict("records"):
-        jsd = table.loc[table["step"] == row["epsilon"], "value"]
-        count = int((jsd <= 0.4).sum())
-        assert row["share"] == count / 40
-        assert [row["low"], row["high"]] == pytest.approx(wilsons_interval(count, 40))
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_shares_along_epsilon_are_counted_with_wilsons_interval(epsilon):
+    results = along()
+    divergences = results.loc[results["step"] == epsilon, "value"]
+    count = int((divergences <= 0.4).sum())
+
+    row = shares_along(results, 0.4).set_index("epsilon").loc[epsilon]
+
+    assert row["share"] == count / 40
+    assert [row["low"], row["high"]] == pytest.approx(wilsons_interval(count, 40))
 
 
 def test_seeds_are_no_further_texts_along_epsilon():

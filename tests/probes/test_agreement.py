@@ -1,3 +1,10 @@
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+from numpy.testing import assert_allclose
+from scipy.special import softmax
+from tests.probes.texts import Text
 import pytest
 import torch
 from torch.testing import assert_close
@@ -9,7 +16,7 @@ from attnprobe.importance.gradients import gradients
 from attnprobe.importance.nulls import aligned, gradients_under, removals_under
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.agreement import Agreement
-from tests.probes.tables import values
+from tests.probes.tables import subject_of, values
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
@@ -19,56 +26,77 @@ def test_the_gradient_under_the_models_own_attention_is_its_gradient(classes):
     batch = toy_batch([6, 4], classes=classes)
     _, readout = toy_readout(classifier, batch)
     attentions = torch.stack([readout.attention, readout.attention.flip(0)])
+
     gradient, flipped_gradient = gradients_under(classifier, batch, attentions)
+
     expected = gradients(classifier, batch).embedding
     assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
     assert not torch.equal(flipped_gradient, gradient)
 
 
-def test_without_context_removing_a_word_under_an_attention_is_erasing_its_weight():
+@pytest.fixture(scope="module")
+def without_context():
+    """Texts as a model without context reads them, and what removing each word does."""
     classifier = toy_classifier("average", spread=4)
-    batch = toy_batch([6, 4, 1])
-    _, readout = toy_readout(classifier, batch)
+    subject = subject_of(classifier, toy_batch([6, 4, 1]))
+    readout = subject.readout
     attentions = readout.attention.unsqueeze(0)
-    (numbers,) = removals_under(classifier, batch, readout, attentions, chunk=16)
-    for row, item in batch.content.nonzero().tolist():
-        rest = readout.attention.clone()
-        rest[row, item] = 0
-        if rest[row].sum() == 0:
-            assert numbers[row, item].isnan()
-            continue
-        rest[row] /= rest[row].sum()
-        distance = readout.distance(readout.predict(rest), readout.prediction())[row]
-        assert float(numbers[row, item]) == pytest.approx(float(distance), abs=1e-9)
-    assert (numbers.isnan() == erase_each(readout).divergence.isnan()).all()
+    (distances,) = removals_under(classifier, subject.batch, readout, attentions, chunk=16)
+    return subject, distances
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_without_context_removing_a_word_under_an_attention_is_erasing_its_weight(
+    without_context, row
+):
+    subject, distances = without_context
+    text = Text(subject, row)
+    prediction = softmax(text.weights @ text.logits)
+    expected = []
+    for word in range(len(text.weights)):
+        weights = np.delete(text.weights, word)
+        logits = np.delete(text.logits, word, axis=0)
+        shortened = softmax(weights @ logits / weights.sum())
+        expected.append(np.abs(shortened - prediction).sum() / 2)
+    assert_allclose(text.at_words(distances), expected, atol=1e-9)
+
+
+def test_removing_the_only_word_is_undefined_as_erasing_it_is(without_context):
+    subject, distances = without_context
+    erasures = erase_each(subject.readout)
+    assert distances[2, 1].isnan()
+    assert distances.isnan().equal(erasures.divergence.isnan())
 
 
 def test_with_context_the_shortened_text_is_encoded():
+    """The third of five words is removed: place 3, after the marker."""
     classifier = toy_classifier(spread=4)
     batch = toy_batch([5])
     _, readout = toy_readout(classifier, batch)
-    numbers = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0))[0, 0]
+    attentions = readout.attention.unsqueeze(0)
+    ((distances,),) = removals_under(classifier, batch, readout, attentions)
+
     text = classifier.without(batch, torch.tensor([0]), torch.tensor([3]))
-    weights = readout.attention[:, [0, 1, 2, 4, 5, 6]]
-    weights = weights / weights.sum(-1, keepdim=True)
-    shortened = classifier.outputs_from(text, classifier.inputs(text), weights).logits.softmax(-1)
+    remaining = readout.attention[:, [0, 1, 2, 4, 5, 6]]
+    weights = remaining / remaining.sum()
+    with torch.no_grad():
+        outputs = classifier.outputs_from(text, classifier.inputs(text), weights)
+    shortened = outputs.logits.softmax(-1)
     expected = (shortened - readout.prediction()).abs().sum() / 2
-    assert float(numbers[3]) == pytest.approx(float(expected.detach()), abs=1e-12)
+    assert distances[3].item() == pytest.approx(expected.item(), abs=1e-12)
 
 
 def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():
     content = torch.tensor([[False, True, True, True, True, False]])
     attention = torch.tensor([[0.0, 0.1, 0.4, 0.4, 0.1, 0.0]])
     scores = torch.tensor([[9.0, 3.0, 1.0, 2.0, 4.0, 9.0]])
+
     best = aligned(attention, scores, content)
-    assert best.tolist() == [
-        [0.0, pytest.approx(0.4), pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.4), 0.0]
-    ]
+
+    assert best[0].tolist() == pytest.approx([0.0, 0.4, 0.1, 0.1, 0.4, 0.0])
     highest = kendall_tau(best, scores, content)
-    for _ in range(50):
-        order = torch.randperm(4)
-        permuted = attention.clone()
-        permuted[0, 1:5] = attention[0, 1:5][order]
+    for weights in permutations([0.1, 0.4, 0.4, 0.1]):
+        permuted = torch.tensor([[0.0, *weights, 0.0]])
         assert kendall_tau(permuted, scores, content) <= highest + 1e-6
 
 
@@ -79,16 +107,19 @@ def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_
     """
     classifier = toy_classifier("average", spread=0.01)
     batch = toy_batch([20] * 60)
-    noise = Draws(3, "x").normal(1, batch.content, batch.example_id)[0]
-    attention = (2 * noise.masked_fill(~batch.content, -torch.inf)).softmax(-1)
     outputs, _ = toy_readout(classifier, batch)
-    meaningless = type(outputs)(**{**vars(outputs), "attention": attention})
-    subject = Subject(classifier, batch, meaningless, classifier.readout(batch, meaningless))
+    (noise,) = Draws(3, "x").normal(1, batch.content, batch.example_id)
+    scores = (2 * noise).masked_fill(~batch.content, -torch.inf)
+    meaningless = replace(outputs, attention=scores.softmax(-1))
+    readout = classifier.readout(batch, meaningless)
+    subject = Subject(classifier, batch, meaningless, readout)
 
     numbers = values(Agreement(share=1.0, removals=False), subject)
-    means = {name: value.double().mean() for name, value in numbers.items()}
-    tau = means["tau_gradient_own"]
-    null = means["tau_gradient_null"]
+
+    tau = numbers["tau_gradient_own"].mean()
+    null = numbers["tau_gradient_null"].mean()
+    best = numbers["tau_gradient_best"].mean()
+    skill = (tau - null) / (best - null)
     assert tau > 0.4
-    assert abs((tau - null) / (means["tau_gradient_best"] - null)) < 0.1
-    assert abs(means["tau_free_gradient"]) < 0.1
+    assert abs(skill) < 0.1
+    assert abs(numbers["tau_free_gradient"].mean()) < 0.1

@@ -1,3 +1,4 @@
+from tests.probes.texts import Text, numbers_of, overlap_of_top
 from functools import cache
 from itertools import combinations
 
@@ -22,46 +23,55 @@ def compared():
     return subject, values(AgreementMatrix(NAMES, top=3), subject)
 
 
+PAIRS = list(combinations(NAMES, 2))
+
+
 @pytest.mark.parametrize("row", [0, 1])
-@pytest.mark.parametrize(("first", "second"), list(combinations(NAMES, 2)))
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_every_pair_is_compared_as_scipy_does(first, second, row):
     subject, numbers = compared()
-    content = subject.batch.content[row]
-    a = subject.scores(first)[row][content].abs().detach().numpy()
-    b = subject.scores(second)[row][content].abs().detach().numpy()
-    top_of_a = set(np.argsort(-a)[:3])
-    top_of_b = set(np.argsort(-b)[:3])
+    text = Text(subject, row)
+    a = np.abs(text.scores(first))
+    b = np.abs(text.scores(second))
     expected = {
         "tau": stats.kendalltau(a, b).statistic,
         "weighted_tau": stats.weightedtau(a, b).statistic,
-        "top_overlap": len(top_of_a & top_of_b) / 3,
+        "top_overlap": overlap_of_top(a, b, 3),
     }
+    result = numbers_of(numbers, row)
     for metric, number in expected.items():
-        assert numbers[f"{metric}_{first}_and_{second}"][row].item() == pytest.approx(number)
+        assert result[f"{metric}_{first}_and_{second}"] == pytest.approx(number), metric
 
 
-@pytest.mark.parametrize(("first", "second"), list(combinations(NAMES, 2)))
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_the_tau_of_a_single_word_is_undefined(first, second):
     _, numbers = compared()
     assert numbers[f"tau_{first}_and_{second}"][2].isnan()
 
 
+def overlap_by_its_definition(a, b, persistence=0.9):
+    """Extrapolated rank-biased overlap (Webber et al. 2010, equation 32) of whole rankings.
+
+    RBO = A_n · pⁿ + (1 − p) / p · Σ_d A_d · pᵈ, where A_d is the share that the first d have in
+    common.
+    """
+    weighted = []
+    for depth in range(1, len(a) + 1):
+        weighted.append(overlap_of_top(a, b, depth) * persistence**depth)
+    return weighted[-1] + (1 - persistence) / persistence * sum(weighted)
+
+
 def test_rank_biased_overlap_is_that_of_its_definition():
     generator = torch.Generator().manual_seed(0)
-    a = torch.rand(5, 12, generator=generator).double()
-    b = torch.rand(5, 12, generator=generator).double()
-    mask = torch.arange(12) < torch.tensor([12, 7, 3, 1, 0])[:, None]
+    a, b = torch.rand(2, 5, 12, generator=generator, dtype=torch.float64)
+    lengths = torch.tensor([12, 7, 3, 1, 0])
+    mask = torch.arange(12) < lengths.unsqueeze(-1)
+
     overlap = rank_biased_overlap(a, b, mask)
-    for row, n in enumerate([12, 7, 3, 1]):
-        order = np.argsort(-a[row, :n].numpy())
-        rival_order = np.argsort(-b[row, :n].numpy())
-        terms = [
-            len(set(order[:depth]) & set(rival_order[:depth])) / depth * 0.9**depth
-            for depth in range(1, n + 1)
-        ]
-        expected = terms[-1] + 0.1 / 0.9 * sum(terms)
+
+    for row, length in enumerate(lengths[:4]):
+        expected = overlap_by_its_definition(a[row, :length].numpy(), b[row, :length].numpy())
         assert overlap[row].item() == pytest.approx(expected)
-        assert rank_biased_overlap(a, a, mask)[row].item() == pytest.approx(1)
     assert overlap[4].isnan()
 
 
@@ -75,27 +85,35 @@ def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_no
     assert numbers["tau_floor_attention"].abs().max() > 0
 
 
+def test_the_rank_biased_overlap_of_a_ranking_with_itself_is_1():
+    scores = torch.rand(5, 12, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(5, 12, dtype=torch.bool)
+    overlap = rank_biased_overlap(scores, scores, mask)
+    assert overlap.tolist() == pytest.approx([1] * 5)
+
+
+ENDINGS = [
+    "attention_and_random",
+    "floor_attention",
+    "floor_random",
+    "ceiling_attention",
+    "ceiling_random",
+]
+
+
 def test_the_table_has_every_pair_and_each_ones_floor_and_ceiling():
-    endings = [
-        "attention_and_random",
-        "floor_attention",
-        "floor_random",
-        "ceiling_attention",
-        "ceiling_random",
-    ]
-    metrics = {
-        f"{kind}_{ending}": [0.1 * number, 0.3]
-        for kind in KINDS
-        for number, ending in enumerate(endings)
-    }
-    numbers = agreement_table(table("agreement_matrix", metrics))
-    assert numbers["importance"].tolist() == [
+    metrics = {}
+    for kind in KINDS:
+        for number, ending in enumerate(ENDINGS):
+            metrics[f"{kind}_{ending}"] = [0.1 * number, 0.3]
+    lines = agreement_table(table("agreement_matrix", metrics))
+    assert lines["importance"].tolist() == [
         "attention",
         "attention",
         "random",
         "attention",
         "random",
     ]
-    assert numbers["against"][0] == "random"
-    assert numbers["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
-    assert list(numbers["n"]) == [2] * 5
+    assert lines["against"][0] == "random"
+    assert lines["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
+    assert lines["n"].tolist() == [2] * 5

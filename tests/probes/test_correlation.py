@@ -1,6 +1,5 @@
 import math
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from attnprobe.findings.headlines import compare
 from attnprobe.importance.baselines import is_function_word
 from attnprobe.probes.correlation import CEILINGS, PUBLISHED, READING, Correlation
 from tests.probes.tables import draw, subject_of, table, values
+from tests.probes.texts import Text, numbers_of, overlap_of_top
 from tests.toys import VOCABULARY, toy_batch, toy_classifier
 
 WORDS = [
@@ -31,70 +31,70 @@ def read(batch, **facts):
 
 
 PAIRS = [*(("attention", name) for name in Correlation.published[1:]), *CEILINGS]
-CASES = list(product([False, True], PAIRS, range(4)))
 
 
 @cache
 def examined(question):
     """Four texts, with a question each or without, and what is measured."""
-    subject = read(
-        toy_batch([9, 14, 6, 11], question=question, classes=3), question=question, classes=3
-    )
+    batch = toy_batch([9, 14, 6, 11], question=question, classes=3)
+    subject = read(batch, question=question, classes=3)
     return subject, values(Correlation(), subject)
 
 
-def row_of(subject, pair, row, positions):
-    """The two scores of a pair at some positions of a text."""
-    return [subject.scores(name)[row][positions].numpy() for name in pair]
-
-
-@pytest.mark.parametrize(("question", "pair", "row"), CASES)
-def test_every_pair_equals_scipy_on_each_text_by_itself(question, pair, row):
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize("row", range(4))
+def test_every_pair_equals_scipy_on_each_text_by_itself(question, first, second, row):
     subject, numbers = examined(question)
-    a, b = row_of(subject, pair, row, subject.batch.content[row])
+    text = Text(subject, row)
+    a = text.scores(first)
+    b = text.scores(second)
     tau = stats.kendalltau(a, b)
+    tenth = math.ceil(len(a) / 10)
     expected = {
         "tau": tau.statistic,
         "p": tau.pvalue,
         "spearman": stats.spearmanr(a, b).statistic,
         "jsd": jensenshannon(a, b) ** 2,
+        "top_overlap": overlap_of_top(a, b, 5),
+        "tenth_overlap": overlap_of_top(a, b, tenth),
     }
-    for kind, count in (("top", 5), ("tenth", math.ceil(len(a) / 10))):
-        top_of_a = set(np.argsort(-a)[:count])
-        top_of_b = set(np.argsort(-b)[:count])
-        expected[f"{kind}_overlap"] = len(top_of_a & top_of_b) / count
+    result = numbers_of(numbers, row)
     for metric, number in expected.items():
-        measured = numbers[f"{metric}_{'_'.join(pair)}"][row]
-        assert float(measured) == pytest.approx(number), metric
+        assert result[f"{metric}_{first}_{second}"] == pytest.approx(number), metric
 
 
-@pytest.mark.parametrize(("question", "pair", "row"), CASES)
-def test_tau_over_content_words_leaves_out_function_words(question, pair, row):
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize("row", range(4))
+def test_tau_over_content_words_leaves_out_function_words(question, first, second, row):
     subject, numbers = examined(question)
-    positions = [
-        place
-        for place in subject.batch.content[row].nonzero().squeeze(-1).tolist()
-        if WORDS[subject.batch.ids[row, place]] in ("film", "good")
-    ]
-    assert float(numbers["content_words"][row]) == len(positions)
+    text = Text(subject, row)
+    words = np.array(WORDS)[text.at_words(subject.batch.ids)]
+    carries_content = np.isin(words, ["film", "good"])
+    a = text.scores(first)[carries_content]
+    b = text.scores(second)[carries_content]
     tau = math.nan
-    if len(positions) >= 2:
-        tau = stats.kendalltau(*row_of(subject, pair, row, positions)).statistic
-    assert float(numbers[f"tau_words_{'_'.join(pair)}"][row]) == pytest.approx(tau, nan_ok=True)
+    if len(a) >= 2:
+        tau = stats.kendalltau(a, b).statistic
+    result = numbers_of(numbers, row)
+    assert result["content_words"] == len(a)
+    assert result[f"tau_words_{first}_{second}"] == pytest.approx(tau, nan_ok=True)
 
 
 @pytest.mark.parametrize("question", [False, True])
 @pytest.mark.parametrize("row", range(4))
 def test_evenness_is_the_entropy_as_a_share_of_its_largest_value(question, row):
     subject, numbers = examined(question)
-    weights = subject.readout.attention[row][subject.batch.content[row]].numpy()
+    weights = Text(subject, row).weights
     expected = stats.entropy(weights) / math.log(len(weights))
     assert_allclose(numbers["attention_evenness"][row], expected)
 
 
 @cache
 def many_texts():
-    return values(Correlation(), read(toy_batch([12] * 400)))
+    batch = toy_batch([12] * 400)
+    return values(Correlation(), read(batch))
 
 
 @pytest.mark.parametrize("name", ["gradient", "gradient_through_attention", "leave_one_out"])
@@ -109,11 +109,18 @@ RANKED = ("tau_attention", "p_", "spearman", "top_tau", "tau_shuffled", "attenti
 """What is undefined for a single word begins like this, or is about leave-one-out."""
 
 
+"""What is undefined for a single word begins like this, or is about leave-one-out."""
+
+
+def needs_two_words(metric):
+    removes_words = "leave_one_out" in metric and "words" not in metric
+    return metric.startswith(RANKED) or removes_words
+
+
 def test_one_word_is_undefined_everywhere_and_two_words_are_not():
     numbers = values(Correlation(), read(toy_batch([1, 2])))
-    for metric, value in numbers.items():
-        if metric.startswith(RANKED) or ("leave_one_out" in metric and "words" not in metric):
-            assert value.isnan().tolist() == [True, False], metric
+    for metric in filter(needs_two_words, numbers):
+        assert numbers[metric].isnan().tolist() == [True, False], metric
 
 
 def test_even_attention_has_no_rank_correlation_and_is_called_even():
@@ -128,111 +135,142 @@ def test_even_attention_has_no_rank_correlation_and_is_called_even():
     assert not any("words" in metric for metric in numbers)  # without a vocabulary
 
 
-def test_the_size_is_compared_of_the_pairs_with_attention_and_the_ceilings_that_are_declared():
+@pytest.fixture(scope="module")
+def signed_scores():
+    """Two texts, and their numbers by scores that may be below 0."""
     subject = read(toy_batch([9, 7]))
     probe = Correlation(
-        ["random", "attention_gradient"], ceilings=[["attention_gradient", "random"]]
+        ["random", "attention_gradient"],
+        ceilings=[["attention_gradient", "random"]],
     )
-    numbers = values(probe, subject)
-    pairs = [
-        metric.removeprefix("spearman_") for metric in numbers if metric.startswith("spearman_")
-    ]
-    assert pairs == [
-        "attention_random",
-        "attention_attention_gradient",
-        "attention_gradient_random",
-    ]
+    return subject, values(probe, subject)
+
+
+def test_the_pairs_with_attention_and_the_ceilings_that_are_declared_are_compared(signed_scores):
+    _, numbers = signed_scores
+    assert {metric for metric in numbers if metric.startswith("spearman_")} == {
+        "spearman_attention_random",
+        "spearman_attention_attention_gradient",
+        "spearman_attention_gradient_random",
+    }
     assert {"tau_shuffled_random", "tau_shuffled_attention_gradient"} <= set(numbers)
-    assert (subject.scores("attention_gradient")[subject.outputs.content] < 0).any()
-    for row in range(2):
-        content = subject.outputs.content[row]
-        size = subject.scores("attention_gradient")[row][content].abs().numpy()
-        expected = stats.kendalltau(subject.readout.attention[row][content].numpy(), size).statistic
-        assert float(numbers["tau_attention_attention_gradient"][row]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("row", range(2))
+def test_scores_with_a_sign_are_compared_by_their_size(signed_scores, row):
+    subject, numbers = signed_scores
+    text = Text(subject, row)
+    scores = text.scores("attention_gradient")
+    expected = stats.kendalltau(text.weights, np.abs(scores)).statistic
+    result = numbers_of(numbers, row)
+    assert (scores < 0).any()
+    assert result["tau_attention_attention_gradient"] == pytest.approx(expected)
 
 
 def test_function_words_and_punctuation_carry_no_content():
     words = ("The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie")
-    excluded = np.array(words)[is_function_word(words).numpy()]
+    excluded = np.array(words)[is_function_word(words)]
     assert excluded.tolist() == ["The", "not", "n't", "--"]
-    excluded = np.array(words)[is_function_word(words, ("film",)).numpy()]
+    excluded = np.array(words)[is_function_word(words, ("film",))]
     assert excluded.tolist() == ["film", "--"]
 
 
 def results(count: int = 80, undefined: int = 3) -> pd.DataFrame:
+    """The table of a run on as many texts, the first few of which have no correlation."""
     draws = np.random.default_rng(count)
-    metrics = {}
-    for names in PUBLISHED:
-        pair = "_".join(names)
-        tau = draws.uniform(-0.5, 1, count)
-        p = draws.beta(0.4, 2, count)
-        tau[:undefined] = p[:undefined] = np.nan
-        metrics |= {f"tau_{pair}": tau, f"p_{pair}": p}
-    for name in ("gradient", "leave_one_out"):
-        metrics[f"tau_shuffled_{name}"] = draws.uniform(-0.4, 0.4, count)
-    metrics |= {
+    metrics = {
         "attention_evenness": draws.uniform(0.8, 1, count),
         "predicted_class": np.arange(count) % 2,
     }
+    for first, second in PUBLISHED:
+        tau = draws.uniform(-0.5, 1, count)
+        p = draws.beta(0.4, 2, count)
+        tau[:undefined] = np.nan
+        p[:undefined] = np.nan
+        metrics[f"tau_{first}_{second}"] = tau
+        metrics[f"p_{first}_{second}"] = p
+    for name in ("gradient", "leave_one_out"):
+        metrics[f"tau_shuffled_{name}"] = draws.uniform(-0.4, 0.4, count)
     return table("correlation", metrics, data="sst", model="lstm_additive")
 
 
 def column(run: pd.DataFrame, metric: str) -> np.ndarray:
-    return run[run["metric"] == metric].sort_values("example_id")["value"].to_numpy()
+    rows = run[run["metric"] == metric]
+    return rows.sort_values("example_id")["value"].to_numpy()
 
 
 def headlines(run: pd.DataFrame) -> pd.DataFrame:
     return compare(run).set_index(["metric", "group"])
 
 
-def test_the_papers_table_beside_the_published_one():
+IS_CLASS_1 = np.arange(80) % 2 == 1
+
+
+@pytest.fixture(scope="module")
+def published():
+    """A run and its table beside the published one."""
     run = results()
-    table = headlines(run)
+    return run, headlines(run)
+
+
+def test_the_papers_table_beside_the_published_one(published):
+    run, table = published
     tau = column(run, "tau_attention_leave_one_out")
-    p = column(run, "p_attention_leave_one_out")
-    second = np.arange(80) % 2 == 1
-    significant = p[second][~np.isnan(p[second])] <= 0.05
-    expected = {
-        ("tau_attention_leave_one_out", "overall"): [np.nanmean(tau), 0.291343],
-        ("tau_attention_leave_one_out_std", "class_1"): [np.nanstd(tau[second]), 0.191504],
-        ("significant_attention_leave_one_out", "class_1"): [significant.mean(), 0.40],
-    }
-    for key, numbers in expected.items():
-        assert table.loc[key, ["mean", "published"]].tolist() == pytest.approx(numbers)
-    assert table.loc[("tau_attention_leave_one_out", "overall"), "n"] == 77
+    mean = table.loc[("tau_attention_leave_one_out", "overall")]
+    deviation = table.loc[("tau_attention_leave_one_out_std", "class_1")]
+    assert mean["mean"] == pytest.approx(np.nanmean(tau))
+    assert mean["published"] == 0.291343
+    assert mean["n"] == 77
+    assert deviation["mean"] == pytest.approx(np.nanstd(tau[IS_CLASS_1]))
+    assert deviation["published"] == 0.191504
+    assert np.isnan(deviation["low"])
     assert not table.index.duplicated().any()
 
 
-def test_a_share_has_an_interval_and_a_standard_deviation_has_none():
-    table = headlines(results())
-    assert np.isnan(table.loc[("tau_attention_leave_one_out_std", "class_1"), "low"])
+def test_the_share_of_significant_texts_has_an_interval(published):
+    run, table = published
+    p = column(run, "p_attention_leave_one_out")[IS_CLASS_1]
+    is_significant = p[~np.isnan(p)] <= 0.05
     share = table.loc[("significant_attention_leave_one_out", "class_1")]
+    assert share["mean"] == pytest.approx(is_significant.mean())
+    assert share["published"] == 0.40
     assert share["low"] < share["mean"] < share["high"]
 
 
-def test_tau_without_nearly_even_attention_and_the_size_of_a_shuffled_ones():
-    run = results()
-    table = headlines(run)
-    uneven = column(run, "attention_evenness") <= 0.95
-    tau = np.nanmean(column(run, "tau_attention_gradient")[uneven])
-    assert table.loc[("tau_attention_gradient_uneven", "overall"), "mean"] == pytest.approx(tau)
-    floor = np.abs(column(run, "tau_shuffled_gradient")).mean()
-    assert table.loc[("tau_shuffled_gradient_absolute", "overall"), "mean"] == pytest.approx(floor)
+def test_tau_without_nearly_even_attention(published):
+    run, table = published
+    is_uneven = column(run, "attention_evenness") <= 0.95
+    tau = column(run, "tau_attention_gradient")[is_uneven]
+    mean = table.loc[("tau_attention_gradient_uneven", "overall"), "mean"]
+    assert mean == pytest.approx(np.nanmean(tau))
 
 
-def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_by_class():
-    run = results()
+def test_the_size_of_a_shuffled_attentions_tau(published):
+    run, table = published
+    tau = column(run, "tau_shuffled_gradient")
+    mean = table.loc[("tau_shuffled_gradient_absolute", "overall"), "mean"]
+    assert mean == pytest.approx(np.abs(tau).mean())
+
+
+def largest_discovery(p):
+    """Benjamini & Hochberg written out: the largest p_(k) of n that is at most 0.05 k / n."""
+    limits = [0.05 * (k + 1) / len(p) for k in range(len(p))]
+    discoveries = [value for value, limit in zip(np.sort(p), limits, strict=True) if value <= limit]
+    return discoveries[-1]
+
+
+def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_by_class(published):
+    run, table = published
     p = column(run, "p_attention_gradient")
-    # Benjamini & Hochberg written out: the largest k with p_(k) ≤ 0.05 k / n
-    ordered = np.sort(p[~np.isnan(p)])
-    limits = 0.05 * np.arange(1, len(ordered) + 1) / len(ordered)
-    bound = ordered[np.flatnonzero(ordered <= limits)[-1]]
+    bound = largest_discovery(p[3:])
+
     discoveries = discovered(p)
-    assert_array_equal(discoveries[3:], p[3:] <= bound)
+
     assert np.isnan(discoveries[:3]).all()
+    assert_array_equal(discoveries[3:], p[3:] <= bound)
     assert 0 < np.nansum(discoveries) < (p <= 0.05).sum()
-    share = headlines(run).loc[("discovered_attention_gradient", "class_1"), "mean"]
-    assert share == pytest.approx(np.nanmean(discoveries[np.arange(80) % 2 == 1]))
+    share = table.loc[("discovered_attention_gradient", "class_1"), "mean"]
+    assert share == pytest.approx(np.nanmean(discoveries[IS_CLASS_1]))
 
 
 def test_nothing_is_discovered_where_nothing_was_tested():

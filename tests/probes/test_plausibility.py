@@ -1,3 +1,6 @@
+import math
+
+from tests.probes.texts import Text, numbers_of
 import numpy as np
 import pytest
 import torch
@@ -31,37 +34,67 @@ def marked():
 @pytest.mark.parametrize("row", [0, 1])
 def test_each_importance_is_compared_with_the_rationale(marked, name, row):
     subject, numbers = marked
+    text = Text(subject, row)
     removals = leave_one_out(subject.classifier, subject.batch, subject.outputs)
-    scores = {"attention": subject.readout.attention, "leave_one_out": removals.distance}[name][row]
-    rationale = subject.batch.rationale[row]
-    top = int(scores.nan_to_num(-1).argmax())
-    assert float(numbers[f"top_in_rationale_{name}"][row]) == float(rationale[top])
-    shares = scores.nan_to_num(0) / scores.nan_to_num(0).sum()
-    inside = float(shares[rationale].sum())
-    assert float(numbers[f"mass_in_rationale_{name}"][row]) == pytest.approx(inside)
+    scores = {
+        "attention": text.weights,
+        "leave_one_out": text.at_words(removals.distance),
+    }[name]
+    rationale = text.at_words(subject.batch.rationale)
+    mass = scores[rationale].sum() / scores.sum()
+    result = numbers_of(numbers, row)
+    assert result[f"top_in_rationale_{name}"] == rationale[scores.argmax()]
+    assert result[f"mass_in_rationale_{name}"] == pytest.approx(mass)
 
 
-def test_a_text_without_a_rationale_has_no_number_and_such_data_no_rows(marked):
+
+
+def test_a_text_without_a_rationale_has_no_number(marked):
     _, numbers = marked
     assert numbers["rationale_share"][:2].tolist() == pytest.approx([2 / 6, 1 / 4])
-    assert all(value[2].isnan() for value in numbers.values())
-    assert measured(toy_batch([6, 4]))[1] == {}
+    for metric, value in numbers.items():
+        assert value[2].isnan(), metric
 
 
-def test_the_human_ceiling_stands_beside_each_importance():
-    people = [[True, False, True, False], [True, False, False, False], [False, True, False, False]]
-    marks = packed([np.array(person) for person in people])
+def test_data_without_rationales_have_no_rows():
+    _, numbers = measured(toy_batch([6, 4]))
+    assert numbers == {}
+
+
+PEOPLE = [
+    [True, False, True, False],
+    [True, False, False, False],
+    [False, True, False, False],
+]
+
+
+"""Which words of a text each of three people marked."""
+
+
+@pytest.fixture(scope="module")
+def annotated():
+    """The numbers of a text that three people marked, and of one that nobody did."""
+    marks = packed([np.array(person) for person in PEOPLE])
     batch = toy_batch([4, 4])
     batch.rationale = torch.zeros_like(batch.content)
-    batch.annotators = torch.zeros_like(batch.ids)
     batch.rationale[0, 1] = True
+    batch.annotators = torch.zeros_like(batch.ids)
     batch.annotators[0, batch.content[0]] = torch.from_numpy(marks).long()
     _, numbers = measured(batch)
-    # A: half right of two and two; B: its one word of three; C: nothing of what the others marked
-    assert float(numbers["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
-    assert numbers["human_f1"][1].isnan()
-    assert set(numbers) >= {"others_f1_attention", "others_auprc_gradient"}
-    results = table("plausibility", numbers)
+    return numbers
+
+
+def test_the_human_ceiling_is_that_of_each_person_against_the_others(annotated):
+    """A: half right of two and two; B: its one word of three; C: nothing of what the others
+    marked."""
+    ceiling, undefined = annotated["human_f1"].tolist()
+    assert ceiling == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
+    assert math.isnan(undefined)
+
+
+def test_the_human_ceiling_stands_beside_each_importance(annotated):
+    assert set(annotated) >= {"others_f1_attention", "others_auprc_gradient"}
+    results = table("plausibility", annotated)
     row = plausibility_table(results).set_index("importance").loc[PERSON]
     assert row["f1 against the others"] == pytest.approx(1 / 3)
     assert np.isnan(row["f1 above chance"])
@@ -74,30 +107,32 @@ GOLD = [1, 3, 5]
 
 @pytest.fixture(scope="module")
 def aligned():
+    """Texts with a gold link each but the last, and what is measured."""
     batch = toy_batch([6, 4, 5, 5], question=True, classes=3)
     batch.rationale = torch.zeros_like(batch.content)
-    for row, place in enumerate(GOLD):
-        batch.rationale[row, place] = True
-    subject = subject_of(toy_classifier(spread=6, question="additive", classes=3), batch)
+    batch.rationale[range(3), GOLD] = True
+    classifier = toy_classifier(spread=6, question="additive", classes=3)
+    subject = subject_of(classifier, batch)
     return subject, values(Plausibility(), subject)
 
 
-@pytest.mark.parametrize(("prefix", "places"), [("", 0), ("left_", -1), ("right_", 1)])
+@pytest.mark.parametrize(("prefix", "shift"), [("", 0), ("left_", -1), ("right_", 1)])
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links(
-    aligned, prefix, places, row
-):
+def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links(aligned, prefix, shift, row):
+    """The error of links L to gold links G is 1 − 2 |L ∩ G| / (|L| + |G|); L is the top word."""
     subject, numbers = aligned
-    weights = subject.readout.attention[row].tolist()
-    words = range(1, 1 + int(subject.batch.content[row].sum()))
-    gold = {GOLD[row] + places} & set(words)
+    weights = Text(subject, row).weights
+    words = range(len(weights))
+    gold = {GOLD[row] - 1 + shift} & set(words)
     links = {max(words, key=weights.__getitem__)}
     error = 1 - 2 * len(links & gold) / (len(links) + len(gold))
-    beyond = sum(weights[place] for place in gold) - len(gold) / len(words)
-    alignment_error = float(numbers[f"{prefix}alignment_error_attention"][row])
-    mass_beyond_chance = float(numbers[f"{prefix}mass_beyond_chance_attention"][row])
-    assert alignment_error == pytest.approx(error)
-    assert mass_beyond_chance == pytest.approx(beyond)
+    mass = sum(weights[word] for word in gold)
+    chance = len(gold) / len(words)
+
+    result = numbers_of(numbers, row)
+
+    assert result[f"{prefix}alignment_error_attention"] == pytest.approx(error)
+    assert result[f"{prefix}mass_beyond_chance_attention"] == pytest.approx(mass - chance)
 
 
 @pytest.mark.parametrize("prefix", ["", "left_", "right_"])

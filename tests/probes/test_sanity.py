@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -18,22 +20,25 @@ from tests.toys import toy_batch, toy_classifier
 NAMES = ("attention", "position", "gradient", "random")
 
 
-def similarities(classifier, batch, probe, seed=0):
-    """Metric → its values."""
-    results = probe.measure(subject_of(classifier, batch), Draws(seed, "sanity"))
-    return {result.metric: result.value for result in results if isinstance(result, Measurement)}
 
 
 PARTS = ["decoder", "attention", "encoder", "embedding"]
+
+
+def measured(classifier, batch, probe, seed=0):
+    """Metric → its values."""
+    subject = subject_of(classifier, batch)
+    results = probe.measure(subject, Draws(seed, "sanity"))
+    return {result.metric: result.value for result in results if isinstance(result, Measurement)}
 
 
 @pytest.fixture(scope="module")
 def examined():
     """A model's state before and after, and what was measured."""
     classifier = toy_classifier(spread=4)
-    before = {name: tensor.clone() for name, tensor in classifier.state_dict().items()}
+    before = deepcopy(classifier.state_dict())
     probe = Sanity(importances=NAMES, samples=2)
-    numbers = similarities(classifier, toy_batch([9, 12, 7] * 8), probe)
+    numbers = measured(classifier, toy_batch([9, 12, 7] * 8), probe)
     return before, classifier, numbers
 
 
@@ -72,34 +77,50 @@ def test_the_ceiling_is_1_without_random_numbers_and_the_floor_is_0(examined):
     assert numbers["floor_similarity_position"].mean().abs() < 0.3
 
 
+def attention_of(classifier, batch):
+    with torch.no_grad():
+        return classifier(batch).attention.double()
+
+
 def test_one_random_model_by_hand():
+    """The decoder's parameters are shuffled first, then those of the attention."""
     classifier = toy_classifier(spread=4)
     batch = toy_batch([6, 8])
-    attention = classifier(batch).attention.detach().double()
-    numbers = similarities(classifier, batch, Sanity(importances=("attention",), samples=1))
+    before = attention_of(classifier, batch)
+    numbers = measured(classifier, batch, Sanity(importances=("attention",), samples=1))
+
+    stages = classifier.stages()
     generator = torch.Generator().manual_seed(0)
-    decoder, attention_part = list(classifier.stages().values())[:2]
-    mixed = {name: shuffled(classifier, name, generator) for name in [*decoder, *attention_part]}
-    for name, values in mixed.items():
+    for name in [*stages["decoder"], *stages["attention"]]:
         parameter = classifier.get_parameter(name)
-        before = parameter.detach().flatten()
-        assert torch.equal(values.flatten().sort().values, before.sort().values)
-        parameter.data.copy_(values)
-    changed = classifier(batch).attention.detach().double()
-    similarity = spearman(attention, changed, batch.content)
+        parameter.data = shuffled(classifier, name, generator)
+
+    after = attention_of(classifier, batch)
+    similarity = spearman(before, after, batch.content)
     assert_close(numbers["similarity_attention_down_to_attention"], similarity)
+
+
+def test_a_shuffled_parameter_has_its_numbers_in_another_order():
+    classifier = toy_classifier(spread=4)
+    for name in classifier.stages()["decoder"]:
+        values = shuffled(classifier, name, torch.Generator().manual_seed(0)).flatten()
+        before = classifier.get_parameter(name).detach().flatten()
+        assert torch.equal(values.sort().values, before.sort().values)
 
 
 def test_a_probe_that_was_timed_under_another_seed_measures_what_a_new_one_does():
     classifier = toy_classifier(spread=4)
     batch = toy_batch([6, 8])
     timed = Sanity(importances=("attention",), samples=1)
-    before = similarities(classifier, batch, timed, seed=0)
-    after = similarities(classifier, batch, timed, seed=1)
-    new = similarities(classifier, batch, Sanity(("attention",), samples=1), seed=1)
+    fresh = Sanity(importances=("attention",), samples=1)
+
+    before = measured(classifier, batch, timed, seed=0)
+    after = measured(classifier, batch, timed, seed=1)
+    expected = measured(classifier, batch, fresh, seed=1)
+
     name = "similarity_attention_down_to_attention"
     assert not torch.equal(before[name], after[name])
-    assert torch.equal(after[name], new[name])
+    assert torch.equal(after[name], expected[name])
 
 
 def test_paddings_vector_stays_zero():
@@ -109,34 +130,60 @@ def test_paddings_vector_stays_zero():
     assert not torch.equal(moved, classifier.embedding.weight)
 
 
+
+
 def test_scores_that_are_all_equal_have_no_line():
     metrics = {}
     for name, similarity in {"idf": 1.0, "uniform": np.nan}.items():
-        metrics[f"ceiling_similarity_{name}"] = np.full(4, similarity)
-        metrics[f"random_weights_similarity_{name}"] = np.full(4, similarity)
-        metrics[f"similarity_{name}_down_to_decoder"] = np.full(4, similarity)
+        values = np.full(4, similarity)
+        metrics[f"ceiling_similarity_{name}"] = values
+        metrics[f"random_weights_similarity_{name}"] = values
+        metrics[f"similarity_{name}_down_to_decoder"] = values
     (panel,) = lines_down(table("sanity", metrics), None).axes
     drawn = [line.get_ydata() for line in panel.lines if line.get_marker() != "None"]
-    assert len(drawn) == 2
     is_undefined = [np.isnan(values).all() for values in drawn]
     assert sorted(is_undefined) == [False, True]
 
 
-def test_the_study_from_training_to_its_table(tmp_path):
-    names = "importances=[attention,random,idf]"
-    command = ["+experiment=sanity", *SMALL, names, "probe.sanity.samples=1", f"output={tmp_path}"]
-    reading = read_study(carry_out_study(command, lambda changes: composed(*changes)))
-    lines = sanity_table(read_results(reading.runs[0])).set_index("importance")
-    assert lines.loc[["rarity (idf)", "random"], "depends on the model"].tolist() == ["no", "no"]
-    assert lines.loc["rarity (idf)", "labels by a coin"] == pytest.approx(1)
-    assert lines.loc["attention", "labels by a coin"] < 1
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The folder of the first run of the study, trained on few texts."""
+    folder = tmp_path_factory.mktemp("study")
+    command = [
+        "+experiment=sanity",
+        *SMALL,
+        "importances=[attention,random,idf]",
+        "probe.sanity.samples=1",
+        f"output={folder}",
+    ]
+    output = carry_out_study(command, lambda changes: composed(*changes))
+    return read_study(output).runs[0]
+
+
+def test_the_table_of_the_study(study):
+    lines = sanity_table(read_results(study)).set_index("importance")
+    depends = lines["depends on the model"]
+    similarity = lines["labels by a coin"]
     assert len(lines) == 3
-    (panel,) = lines_down(read_results(reading.runs[0]), None).axes
-    drawn = [line.get_ydata() for line in panel.lines if len(line.get_ydata()) > 2]
-    assert [values[0] for values in drawn] == [1, 1, 1]
-    # neither luck nor counted words change with the weights
-    stays = [bool(np.allclose(values, 1)) for values in drawn]
+    assert depends["rarity (idf)"] == "no"
+    assert depends["random"] == "no"
+    assert similarity["rarity (idf)"] == pytest.approx(1)
+    assert similarity["attention"] < 1
+
+
+def test_the_figure_of_the_study(study):
+    """Neither luck nor counted words change with the weights."""
+    (panel,) = lines_down(read_results(study), None).axes
+    values = [line.get_ydata() for line in panel.lines]
+    drawn = [line for line in values if len(line) > 2]
+    assert [line[0] for line in drawn] == [1, 1, 1]
+    stays = [np.allclose(line, 1) for line in drawn]
     assert sorted(stays) == [False, True, True]
-    probe = Sanity(twin=str(reading.runs[0]))
+
+
+def test_a_twin_with_weights_of_other_sizes_is_refused(study):
+    probe = Sanity(twin=str(study))
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(toy_classifier())
+
+

@@ -1,5 +1,7 @@
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -8,24 +10,39 @@ from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
 from attnprobe.probes.single_weight import SingleWeight, flip_table
 from tests.probes.tables import NAN, subject_of, table, values
+from tests.probes.texts import numbers_of
 from tests.toys import toy_batch, toy_classifier, undecided
 
 LENGTHS = [9, 4, 1, 2, 12]
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What the erasure of one item does.
+
+    Attributes:
+        divergence: JSD of the prediction without it, in nats.
+        flip: 1 if the decision is another one without it, else 0.
+    """
+
+    divergence: float
+    flip: float
+
+
 def examined(batch, *, question=False):
-    classifier = undecided(toy_classifier(classes=3, spread=8, question=question), batch)
-    subject = subject_of(classifier, batch)
+    classifier = toy_classifier(classes=3, spread=8, question=question)
+    subject = subject_of(undecided(classifier, batch), batch)
     return subject, values(SingleWeight(), subject)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["text", "question"])
 def compared(request):
-    return examined(toy_batch(LENGTHS, padding=1, question=request.param), question=request.param)
+    batch = toy_batch(LENGTHS, padding=1, question=request.param)
+    return examined(batch, question=request.param)
 
 
 def effects_of(subject, row):
-    """Item → JSD and flip when it is erased by hand."""
+    """Item → its effect when it is erased by hand."""
     readout = subject.readout
     prediction = readout.prediction()[row]
     effects = {}
@@ -34,21 +51,24 @@ def effects_of(subject, row):
         attention[row, item] = 0
         attention[row] /= attention[row].sum()
         without = readout.predict(attention)[row]
-        flip = float(without.argmax() != prediction.argmax())
-        effects[item] = (float(jensen_shannon(prediction, without)), flip)
+        effects[item] = Effect(
+            divergence=float(jensen_shannon(prediction, without)),
+            flip=float(without.argmax() != prediction.argmax()),
+        )
     return effects
 
 
 def scores_of(subject, name, row):
     """The published importances by their formula."""
-    gradient = subject.classifier.readout(subject.batch, subject.outputs).gradient()[row]
+    readout = subject.classifier.readout(subject.batch, subject.outputs)
+    gradient = readout.gradient()[row]
     attention = subject.readout.attention[row]
     formulas = {
         "attention": attention,
         "gradient": gradient,
         "gradient_attention": gradient * attention,
     }
-    return formulas[name]
+    return formulas[name].tolist()
 
 
 SEVERAL = [row for row, length in enumerate(LENGTHS) if length > 1]
@@ -61,20 +81,20 @@ def test_the_top_item_is_compared_with_all_others(compared, name, row):
     subject, numbers = compared
     effects = effects_of(subject, row)
     scores = scores_of(subject, name, row)
-    top = max(effects, key=lambda item: float(scores[item]))
-    js_top, flip_top = effects.pop(top)
-    js = [divergence for divergence, _ in effects.values()]
-    flips = [flip for _, flip in effects.values()]
+    top = effects.pop(max(effects, key=scores.__getitem__))
+    divergences = np.array([effect.divergence for effect in effects.values()])
+    flips = np.array([effect.flip for effect in effects.values()])
     expected = {
-        "js_top": js_top,
-        "flip_top": flip_top,
-        "js_random": sum(js) / len(js),
-        "flip_random": sum(flips) / len(js),
-        "delta_js": js_top - sum(js) / len(js),
-        "delta_js_negative": sum(divergence > js_top for divergence in js) / len(js),
+        "js_top": top.divergence,
+        "flip_top": top.flip,
+        "js_random": divergences.mean(),
+        "flip_random": flips.mean(),
+        "delta_js": top.divergence - divergences.mean(),
+        "delta_js_negative": (divergences > top.divergence).mean(),
     }
-    measured = {metric: float(numbers[f"{metric}_{name}"][row]) for metric in expected}
-    assert measured == pytest.approx(expected, abs=1e-9)
+    result = numbers_of(numbers, row)
+    for metric, number in expected.items():
+        assert result[f"{metric}_{name}"] == pytest.approx(number, abs=1e-9), metric
 
 
 @pytest.mark.parametrize("name", IMPORTANCES)
@@ -84,23 +104,24 @@ def test_the_drawn_item_is_one_of_the_others_and_the_same_one_in_all_three_numbe
 ):
     subject, numbers = compared
     effects = effects_of(subject, row)
-    attention = subject.readout.attention[row]
+    attention = subject.readout.attention[row].tolist()
     scores = scores_of(subject, name, row)
-    top = max(effects, key=lambda item: float(scores[item]))
-    js_top, _ = effects.pop(top)
-    drawn = {
-        metric: float(numbers[f"drawn_{metric}_{name}"][row])
-        for metric in ("delta_attention", "delta_js", "flip")
-    }
-    candidates = []
-    for item, (divergence, flip) in effects.items():
-        has_weight = float(attention[top] - attention[item]) == pytest.approx(
-            drawn["delta_attention"]
-        )
-        has_effect = js_top - divergence == pytest.approx(drawn["delta_js"], abs=1e-9)
-        if has_weight and has_effect and flip == drawn["flip"]:
-            candidates.append(item)
-    assert candidates
+    top = max(effects, key=scores.__getitem__)
+    differences = []
+    for item, effect in effects.items():
+        if item != top:
+            change = attention[top] - attention[item]
+            divergence = effects[top].divergence - effect.divergence
+            differences.append((change, divergence, effect.flip))
+
+    result = numbers_of(numbers, row)
+
+    drawn = (
+        result[f"drawn_delta_attention_{name}"],
+        result[f"drawn_delta_js_{name}"],
+        result[f"drawn_flip_{name}"],
+    )
+    assert any(drawn == pytest.approx(difference, abs=1e-9) for difference in differences)
 
 
 @pytest.mark.parametrize("row", SEVERAL)
@@ -108,11 +129,12 @@ def test_the_drawn_item_is_one_of_the_others_and_the_same_one_in_all_three_numbe
 def test_the_second_and_the_lowest_item_are_those_by_attention(compared, row, name, place):
     subject, numbers = compared
     effects = effects_of(subject, row)
-    attention = subject.readout.attention[row]
-    order = sorted(effects, key=lambda item: -float(attention[item]))
-    divergence, flip = effects[order[place]]
-    assert float(numbers[f"js_{name}"][row]) == pytest.approx(divergence, abs=1e-9)
-    assert float(numbers[f"flip_{name}"][row]) == flip
+    attention = subject.readout.attention[row].tolist()
+    order = sorted(effects, key=attention.__getitem__, reverse=True)
+    effect = effects[order[place]]
+    result = numbers_of(numbers, row)
+    assert result[f"js_{name}"] == pytest.approx(effect.divergence, abs=1e-9)
+    assert result[f"flip_{name}"] == effect.flip
 
 
 def test_tau_is_that_of_attention_and_effect(compared):
@@ -135,17 +157,20 @@ def test_an_example_of_one_item_is_undefined_and_counted():
 def test_all_weight_on_one_item_leaves_what_needs_its_erasure_undefined():
     batch = toy_batch([4])
     subject, _ = examined(batch)
+    classifier = subject.classifier
     attention = torch.zeros_like(subject.readout.attention)
     attention[0, 2] = 1
     outputs = replace(subject.outputs, attention=attention)
-    readout = subject.classifier.readout(batch, outputs)
-    subject = Subject(subject.classifier, batch, outputs, readout)
-    numbers = values(SingleWeight(), subject)
-    assert numbers["undefined_erasure"].item() == 1
-    assert numbers["js_top_attention"].isnan().all()
-    assert numbers["delta_js_negative_attention"].isnan().all()
-    assert float(numbers["js_random_attention"]) == pytest.approx(0, abs=1e-12)
-    assert float(numbers["drawn_delta_attention_attention"]) == 1
+    readout = classifier.readout(batch, outputs)
+
+    numbers = values(SingleWeight(), Subject(classifier, batch, outputs, readout))
+
+    result = numbers_of(numbers, 0)
+    assert result["undefined_erasure"] == 1
+    assert math.isnan(result["js_top_attention"])
+    assert math.isnan(result["delta_js_negative_attention"])
+    assert result["js_random_attention"] == pytest.approx(0, abs=1e-12)
+    assert result["drawn_delta_attention_attention"] == 1
 
 
 def test_the_drawn_item_is_every_other_one_equally_often():
@@ -153,18 +178,30 @@ def test_the_drawn_item_is_every_other_one_equally_often():
     batch.ids[:] = batch.ids[0]
     subject, numbers = examined(batch)
     weights = subject.readout.attention[0, 1:5]
-    differences = (weights.max() - weights).sort().values[1:]
+    top, *others = weights.sort(descending=True).values
     drawn = numbers["drawn_delta_attention_attention"]
-    counts = [(drawn - difference).abs().lt(1e-12).sum().item() for difference in differences]
+    counts = []
+    for weight in others:
+        is_drawn = (drawn - (top - weight)).abs() < 1e-12
+        counts.append(int(is_drawn.sum()))
     assert sum(counts) == 600
     assert min(counts) > 160  # 200 expected each, standard deviation 12
 
 
 def test_flip_tables_by_hand():
-    flips = {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
-    (row,) = flip_table(table("single_weight", flips), "attention").to_dict("records")
-    assert row["data and model"] == "yelp · hanconv"
-    assert [row[name] for name in ("both", "top only", "random only", "neither")] == pytest.approx(
-        [0.5 / 3, 0.5 / 3, 0.25 / 3, 1.75 / 3]
-    )
-    assert row["n"] == 3
+    """Of one text the top item flips, and every second other one; of the next every fourth."""
+    flips = {
+        "flip_top_attention": [1, 0, 0, NAN],
+        "flip_random_attention": [0.5, 0.25, 0, NAN],
+    }
+    results = table("single_weight", flips)
+    (row,) = flip_table(results, "attention").to_dict("records")
+    assert row == {
+        "data and model": "yelp · hanconv",
+        "top by": "attention",
+        "both": pytest.approx(0.5 / 3),
+        "top only": pytest.approx(0.5 / 3),
+        "random only": pytest.approx(0.25 / 3),
+        "neither": pytest.approx(1.75 / 3),
+        "n": 3,
+    }

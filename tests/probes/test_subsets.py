@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 from attnprobe.importance.perturbation import ShapleySampling
 from attnprobe.probes.subsets import Subsets
 from tests.importance.subjects import subject_of
-from tests.probes.tables import measured, values
+from tests.probes.tables import values
+from tests.probes.texts import Text, numbers_of
 
 LENGTHS = [5, 4, 1, 7]
 NAMES = ["attention", "gradient_input", "shapley_sampling"]
@@ -21,8 +22,8 @@ def subject():
 
 
 @pytest.fixture(scope="module")
-def measurements(subject):
-    return measured(Subsets(NAMES, most_words=5), subject)
+def numbers(subject):
+    return values(Subsets(NAMES, most_words=5), subject)
 
 
 @dataclass(frozen=True)
@@ -45,70 +46,71 @@ def outcome(subject, row, words):
     model = subject.classifier
     text = subject.batch.rows(slice(row, row + 1))
     inputs = model.inputs(text).detach().clone()
-    places = subject.batch.content[row].nonzero()[:, 0].tolist()
-    removed = [position for place, position in enumerate(places) if place not in words]
-    inputs[0, removed] = 0
-    logits = model.outputs_from(text, inputs).logits[0].detach()
+    for place, position in enumerate(subject.batch.content[row].nonzero()):
+        if place not in words:
+            inputs[0, position] = 0
+    (logits,) = model.outputs_from(text, inputs).logits.detach()
     decision = int(subject.outputs.logits[row].argmax())
-    probability = logits.softmax(-1)[decision].item()
-    return Outcome(logits[decision].item(), probability, int(logits.argmax()) == decision)
+    return Outcome(
+        logit=logits[decision].item(),
+        probability=logits.softmax(-1)[decision].item(),
+        is_decision=int(logits.argmax()) == decision,
+    )
 
 
 def outcomes(subject, row):
     """Set of words → what the model makes of them."""
     words = range(LENGTHS[row])
-    sizes = range(LENGTHS[row] + 1)
-    subsets = itertools.chain.from_iterable(itertools.combinations(words, n) for n in sizes)
-    return {frozenset(subset): outcome(subject, row, subset) for subset in subsets}
+    results = {}
+    for size in range(len(words) + 1):
+        for subset in itertools.combinations(words, size):
+            results[frozenset(subset)] = outcome(subject, row, subset)
+    return results
 
 
-def scores_of(subject, name, row):
-    return subject.scores(name)[row][subject.batch.content[row]]
+def aopc(results, order):
+    """The mean fall of the probability over the prefixes of an order of removal."""
+    every = frozenset(order)
+    whole = results[every].probability
+    falls = []
+    for count in range(1, len(order) + 1):
+        remaining = every - set(order[:count])
+        falls.append(whole - results[remaining].probability)
+    return np.mean(falls)
 
 
-def aopc(subject, row):
-    """A function of an order of removal: the mean fall of the probability over its prefixes."""
-    every = frozenset(range(LENGTHS[row]))
-    of_subset = outcomes(subject, row)
-    whole = of_subset[every].probability
-
-    def of_order(order):
-        falls = []
-        for k in range(1, len(order) + 1):
-            remaining = every - set(order[:k])
-            falls.append(whole - of_subset[remaining].probability)
-        return np.mean(falls)
-
-    return of_order
-
-
-def areas_of_all_orders(subject, row):
-    orders = itertools.permutations(range(LENGTHS[row]))
-    return [*map(aopc(subject, row), orders)]
+def limits_of_all_orders(results, length):
+    """The least and the largest AOPC."""
+    areas = [aopc(results, order) for order in itertools.permutations(range(length))]
+    return min(areas), max(areas)
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_the_limits_are_those_of_all_permutations(subject, measurements, row):
-    areas = areas_of_all_orders(subject, row)
-    lower = measurements["aopc_lower"].value[row].item()
-    upper = measurements["aopc_upper"].value[row].item()
-    assert lower == pytest.approx(min(areas))
-    assert upper == pytest.approx(max(areas))
+def test_the_limits_are_those_of_all_permutations(subject, numbers, row):
+    results = outcomes(subject, row)
+    lowest, highest = limits_of_all_orders(results, LENGTHS[row])
+    result = numbers_of(numbers, row)
+    assert result["aopc_lower"] == pytest.approx(lowest)
+    assert result["aopc_upper"] == pytest.approx(highest)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_an_importances_order_stands_between_the_limits(subject, measurements, name, row):
-    scores = scores_of(subject, name, row)
-    order = scores.argsort(descending=True).tolist()
-    expected = aopc(subject, row)(order)
-    area = measurements[f"aopc_{name}"].value[row].item()
-    assert area == pytest.approx(expected)
-    if LENGTHS[row] > 1:
-        areas = areas_of_all_orders(subject, row)
-        place = (expected - min(areas)) / (max(areas) - min(areas))
-        normalised = measurements[f"aopc_normalised_{name}"].value[row].item()
-        assert normalised == pytest.approx(place)
+def test_the_aopc_of_an_importance_is_that_of_its_order(subject, numbers, name, row):
+    scores = Text(subject, row).scores(name)
+    order = np.argsort(-scores)
+    expected = aopc(outcomes(subject, row), order)
+    result = numbers_of(numbers, row)
+    assert result[f"aopc_{name}"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("row", [0, 1])
+def test_an_importances_order_stands_between_the_limits(subject, numbers, name, row):
+    lowest, highest = limits_of_all_orders(outcomes(subject, row), LENGTHS[row])
+    result = numbers_of(numbers, row)
+    place = (result[f"aopc_{name}"] - lowest) / (highest - lowest)
+    assert result[f"aopc_normalised_{name}"] == pytest.approx(place)
 
 
 def minimal(sets):
@@ -117,23 +119,23 @@ def minimal(sets):
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_sets_are_those_of_a_search(subject, measurements, row):
+def test_sets_are_those_of_a_search(subject, numbers, row):
     results = outcomes(subject, row)
     every = frozenset(range(LENGTHS[row]))
-    necessary = [words for words in results if not results[every - words].is_decision]
-    sufficient = [words for words in results if results[words].is_decision]
-    necessary_sets = measurements["necessary_sets"].value[row].item()
-    sufficient_sets = measurements["sufficient_sets"].value[row].item()
-    assert necessary_sets == minimal(necessary)
-    assert sufficient_sets == minimal(sufficient)
-
+    necessary = []
+    sufficient = []
+    for words in results:
+        if results[words].is_decision:
+            sufficient.append(words)
+        if not results[every - words].is_decision:
+            necessary.append(words)
     fewest = min(map(len, necessary), default=np.nan)
-    input_set = measurements["input_set"].value[row].item()
-    assert input_set == pytest.approx(fewest, nan_ok=True)
 
+    result = numbers_of(numbers, row)
 
-def shapley_of(subject, measurements, row):
-    return measurements["shapley"].value[row][subject.batch.content[row]].numpy()
+    assert result["necessary_sets"] == minimal(necessary)
+    assert result["sufficient_sets"] == minimal(sufficient)
+    assert result["input_set"] == pytest.approx(fewest, nan_ok=True)
 
 
 def shapley_by_hand(subject, row):
@@ -150,59 +152,63 @@ def shapley_by_hand(subject, row):
 
 
 @pytest.mark.parametrize("row", [0, 1])
-def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(
-    subject, measurements, row
-):
+def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(subject, numbers, row):
     expected = shapley_by_hand(subject, row)
-    assert_allclose(shapley_of(subject, measurements, row), expected, atol=1e-9)
+    shapley = Text(subject, row).at_words(numbers["shapley"])
+    assert_allclose(shapley, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("row", [0, 1])
-def test_the_error_is_that_of_importances_that_should_add_up(subject, measurements, row):
-    expected = shapley_by_hand(subject, row)
-    sampled = scores_of(subject, "shapley_sampling", row).numpy()
-    error = np.abs(sampled - expected).sum() / np.abs(expected).sum()
-    measured_error = measurements["shapley_error_shapley_sampling"].value[row].item()
-    assert measured_error == pytest.approx(error)
-    assert "shapley_error_gradient_input" not in measurements
-
-
-@pytest.mark.parametrize("row", [0, 1])
-@pytest.mark.parametrize(
-    ("name", "signed"), [("attention", False), ("gradient_input", True), ("shapley_sampling", True)]
-)
-def test_scores_without_a_sign_are_compared_with_the_sizes(
-    subject, measurements, row, name, signed
-):
+def test_the_error_is_that_of_importances_that_should_add_up(subject, numbers, row):
     shapley = shapley_by_hand(subject, row)
-    wanted = shapley if signed else np.abs(shapley)
-    scores = scores_of(subject, name, row).numpy()
-    share = scores / np.abs(scores).sum()
-    wanted_share = wanted / np.abs(wanted).sum()
-    distance = np.abs(share - wanted_share).sum() / 2
-    share_error = measurements[f"shapley_share_error_{name}"].value[row].item()
-    assert share_error == pytest.approx(distance)
+    sampled = Text(subject, row).scores("shapley_sampling")
+    error = np.abs(sampled - shapley).sum() / np.abs(shapley).sum()
+    result = numbers_of(numbers, row)
+    assert result["shapley_error_shapley_sampling"] == pytest.approx(error)
+    assert "shapley_error_gradient_input" not in result
 
-    same_top = measurements[f"shapley_top_{name}"].value[row].item()
-    assert same_top == (scores.argmax() == wanted.argmax())
+
+SIGNED = {
+    "attention": False,
+    "gradient_input": True,
+    "shapley_sampling": True,
+}
+
+
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_without_a_sign_are_compared_with_the_sizes(subject, numbers, row, name):
+    scores = Text(subject, row).scores(name)
+    shapley = shapley_by_hand(subject, row)
+    if not SIGNED[name]:
+        shapley = np.abs(shapley)
+    share = scores / np.abs(scores).sum()
+    shapley_share = shapley / np.abs(shapley).sum()
+    distance = np.abs(share - shapley_share).sum() / 2
+    is_same_top = scores.argmax() == shapley.argmax()
+
+    result = numbers_of(numbers, row)
+
+    assert result[f"shapley_share_error_{name}"] == pytest.approx(distance)
+    assert result[f"shapley_top_{name}"] == is_same_top
 
 
 @pytest.mark.slow
-def test_the_shapley_values_are_shaps_exact_ones(subject, measurements):
+def test_the_shapley_values_are_shaps_exact_ones(subject, numbers):
     """pytest -m slow tests/probes/test_subsets.py: shap alone takes ten seconds to import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shap = pytest.importorskip("shap")
 
         def logits(masks):
-            return np.array(
-                [outcome(subject, 0, set(np.flatnonzero(mask))).logit for mask in masks]
-            )
+            kept = [np.flatnonzero(mask) for mask in masks]
+            return np.array([outcome(subject, 0, words).logit for words in kept])
 
         background = shap.maskers.Independent(np.zeros((1, LENGTHS[0])))
         explainer = shap.explainers.Exact(logits, background)
-        expected = explainer(np.ones((1, LENGTHS[0]))).values[0]
-    assert_allclose(shapley_of(subject, measurements, 0), expected, atol=1e-9)
+        explanation = explainer(np.ones((1, LENGTHS[0])))
+    shapley = Text(subject, 0).at_words(numbers["shapley"])
+    assert_allclose(shapley, explanation.values[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("lengths", [[7, 4, 6], [7, 6], [6]])
@@ -215,8 +221,11 @@ def test_no_method_is_asked_about_longer_texts(lengths, monkeypatch):
         return of_text(importance, explained, whole)
 
     monkeypatch.setattr(ShapleySampling, "of_text", counted)
-    numbers = values(Subsets(NAMES, most_words=5), subject_of(lengths=lengths))
+    subject = subject_of(lengths=lengths)
+    numbers = values(Subsets(NAMES, most_words=5), subject)
+
+    is_short = [length <= 5 for length in lengths]
     assert lengths_read == [length for length in lengths if length <= 5]
     for metric in ("aopc_upper", "shapley_tau_attention", "shapley_error_shapley_sampling"):
-        assert numbers[metric].isfinite().tolist() == [length <= 5 for length in lengths]
+        assert numbers[metric].isfinite().tolist() == is_short, metric
     assert numbers["shapley"].isfinite().sum() == sum(lengths_read)
