@@ -2,11 +2,10 @@ from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
-from numpy.testing import assert_allclose
-from scipy.special import softmax
-from tests.probes.texts import Text
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from scipy.special import softmax
 from torch.testing import assert_close
 
 from attnprobe.core.randomness import Draws
@@ -17,6 +16,7 @@ from attnprobe.importance.nulls import aligned, gradients_under, removals_under
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.agreement import Agreement
 from tests.probes.tables import subject_of, values
+from tests.probes.texts import Text
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 

@@ -1,4 +1,3 @@
-from tests.probes.texts import Text, numbers_of, overlap_of_top
 from functools import cache
 from itertools import combinations
 
@@ -12,6 +11,7 @@ from attnprobe.measures import rank_biased_overlap
 from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table
 from tests.importance.subjects import subject_of
 from tests.probes.tables import table, values
+from tests.probes.texts import Text, numbers_of, overlap_of_top
 
 NAMES = ["attention", "gradient_input", "random"]
 

@@ -1,6 +1,5 @@
 import math
 
-from tests.probes.texts import Text, numbers_of
 import numpy as np
 import pytest
 import torch
@@ -11,6 +10,7 @@ from attnprobe.probes.plausibility import PERSON, Plausibility, plausibility_tab
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.probes.tables import subject_of, table, values
+from tests.probes.texts import Text, numbers_of
 from tests.small_runs import small_run
 from tests.toys import toy_batch, toy_classifier
 
@@ -45,8 +45,6 @@ def test_each_importance_is_compared_with_the_rationale(marked, name, row):
     result = numbers_of(numbers, row)
     assert result[f"top_in_rationale_{name}"] == rationale[scores.argmax()]
     assert result[f"mass_in_rationale_{name}"] == pytest.approx(mass)
-
-
 
 
 def test_a_text_without_a_rationale_has_no_number(marked):

@@ -20,8 +20,6 @@ from tests.toys import toy_batch, toy_classifier
 NAMES = ("attention", "position", "gradient", "random")
 
 
-
-
 PARTS = ["decoder", "attention", "encoder", "embedding"]
 
 
@@ -130,8 +128,6 @@ def test_paddings_vector_stays_zero():
     assert not torch.equal(moved, classifier.embedding.weight)
 
 
-
-
 def test_scores_that_are_all_equal_have_no_line():
     metrics = {}
     for name, similarity in {"idf": 1.0, "uniform": np.nan}.items():
@@ -185,5 +181,3 @@ def test_a_twin_with_weights_of_other_sizes_is_refused(study):
     probe = Sanity(twin=str(study))
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(toy_classifier())
-
-
