@@ -50,7 +50,7 @@ def test_the_tau_of_a_single_word_is_undefined(first, second):
 
 
 def overlap_by_its_definition(a, b, persistence=0.9):
-    """Extrapolated rank-biased overlap (Webber et al. 2010, equation 32) of whole rankings.
+    """Extrapolated rank-biased overlap (Webber et al. 2010, equation 30) of whole rankings.
 
     RBO = A_n · pⁿ + (1 − p) / p · Σ_d A_d · pᵈ, where A_d is the share that the first d have in
     common.

@@ -1,6 +1,8 @@
 """Does each label have an attention of its own? Beside plain loops and all subsets."""
 
 import itertools
+from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,13 +15,15 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
-from attnprobe.exact import shapley_values
 from attnprobe.importance.base import Subject
 from attnprobe.models.attention import LabelAttention
 from attnprobe.models.decoders import LabelDecoder
 from attnprobe.models.encoders import LabelVector
+from attnprobe.probes.base import Measurement
 from attnprobe.probes.labels import Labels
 from attnprobe.probes.swaps import Swaps
+from tests.probes.shapley import shapley_of_means
+from tests.probes.texts import numbers_of
 from tests.toys import VOCABULARY, toy_classifier, toy_readout
 
 LENGTHS = [5, 3, 1, 6]
@@ -27,20 +31,30 @@ ASKED = [3, 2, 1, 4]
 """Labels that each text is asked for."""
 
 
+def rows_asked():
+    """Text and label of each row."""
+    for text, count in enumerate(ASKED):
+        for label in range(count):
+            yield text, label
+
+
 def split_of(*, same_label=False):
     """Texts that are asked for so many labels each; on request always for the same vector."""
-    generator = np.random.default_rng(0)
-    texts = [generator.integers(4, VOCABULARY, length) for length in LENGTHS]
-    number = np.repeat(np.arange(len(texts)), ASKED)
-    names = [4 if same_label else 4 + label for asked in ASKED for label in range(asked)]
+    draw = np.random.default_rng(0)
+    words = [draw.integers(4, VOCABULARY, length) for length in LENGTHS]
+    texts = []
+    names = []
+    for text, label in rows_asked():
+        texts.append(text)
+        names.append(np.array([4 if same_label else 4 + label]))
     return TextSplit(
-        example_id=np.arange(len(number)),
-        words=Ragged.of([texts[text] for text in number], np.int32),
+        example_id=np.arange(len(texts)),
+        words=Ragged.of([words[text] for text in texts], np.int32),
         vocabulary_id=np.arange(VOCABULARY),
         columns={
-            "labels": np.arange(len(number)) % 2,
-            "question": Ragged.of([np.array([name]) for name in names], np.int32),
-            "text_number": number,
+            "labels": np.arange(len(texts)) % 2,
+            "question": Ragged.of(names, np.int32),
+            "text_number": np.array(texts),
         },
     )
 
@@ -61,83 +75,98 @@ def measured(classifier, split, rows=None, **settings):
     """What the probe yields of some rows by metric, and their readout."""
     batch = split[list(range(len(split))) if rows is None else rows]
     outputs, readout = toy_readout(classifier, batch)
+    subject = Subject(classifier, batch, outputs, readout)
     probe = Labels(**settings)
     probe.prepare({"test": split})
-    subject = Subject(classifier, batch, outputs, readout)
-    results = {result.metric: result for result in probe.examine(subject, Draws(0, "labels"))}
-    return results, readout
+    results = probe.examine(subject, Draws(0, "labels"))
+    return {result.metric: result for result in results}, readout
 
 
-def test_of_many_other_labels_a_few_are_drawn_for_each_row_by_itself():
-    """The text that is asked for four has three others; two of them are the most that is read."""
+def other_label_jsd(classifier, split, rows=None, **settings):
+    results, _ = measured(classifier, split, rows, **settings)
+    return results["other_label_jsd"].value
+
+
+OF_LAST_TEXT = [6, 7, 8, 9]
+
+
+"""Rows of the text that is asked for four labels, so that each has three others."""
+
+
+def test_more_others_than_a_text_has_are_all_others():
     split = split_of()
     classifier = model()
-    whole, _ = measured(classifier, split)
-    every, _ = measured(classifier, split, others=3)
-    few, _ = measured(classifier, split, others=2)
-    alone, _ = measured(classifier, split, rows=[7], others=2)
-    name = "other_label_jsd"
-    assert torch.equal(whole[name].value.nan_to_num(), every[name].value.nan_to_num())
-    # texts of three labels or fewer have no more than two others
-    assert torch.equal(few[name].value[:6].nan_to_num(), whole[name].value[:6].nan_to_num())
-    assert alone[name].value[0] == pytest.approx(few[name].value[7])
-    pairs = pairs_of_the_last_text(classifier, split)
-    for row in range(4):
-        means = [sum(pair) / 2 for pair in itertools.combinations(pairs[row], 2)]
-        assert min(abs(float(few[name].value[6 + row]) - mean) for mean in means) < 1e-9
+    by_default = other_label_jsd(classifier, split)
+    of_all = other_label_jsd(classifier, split, others=3)
+    assert_close(of_all, by_default, rtol=0, atol=0, equal_nan=True)
 
 
-def pairs_of_the_last_text(classifier, split):
-    """The JSD of each of its labels' attentions with those of the other three, by scipy."""
-    outputs, _ = toy_readout(classifier, split[[6, 7, 8, 9]])
-    attention = outputs.attention.numpy()
-    return [
-        [jensenshannon(attention[row], attention[other]) ** 2 for other in range(4) if other != row]
-        for row in range(4)
-    ]
+def test_texts_of_few_labels_are_compared_with_all_others():
+    split = split_of()
+    classifier = model()
+    of_two = other_label_jsd(classifier, split, others=2)[:6]
+    of_all = other_label_jsd(classifier, split)[:6]
+    assert_close(of_two, of_all, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("row", OF_LAST_TEXT)
+def test_of_many_other_labels_a_few_are_drawn_for_each_row_by_itself(row):
+    """The number is the mean of two of the divergences from the three others, by scipy."""
+    split = split_of()
+    classifier = model()
+    outputs, _ = toy_readout(classifier, split[OF_LAST_TEXT])
+    attention, *others = np.roll(outputs.attention, OF_LAST_TEXT[0] - row, axis=0)
+    divergences = [jensenshannon(attention, other) ** 2 for other in others]
+    means = [np.mean(pair) for pair in itertools.combinations(divergences, 2)]
+
+    of_two = other_label_jsd(classifier, split, others=2)[row].item()
+
+    assert min(abs(of_two - mean) for mean in means) < 1e-9
+    alone = other_label_jsd(classifier, split, rows=[row], others=2)
+    assert alone.item() == pytest.approx(of_two)
 
 
 def test_other_labels_are_those_of_the_same_text_one_pair_at_a_time():
     split = split_of()
     results, readout = measured(model(), split)
+    predictions = readout.prediction()
     for row, text in enumerate(split.text_number):
-        others = [
-            other
-            for other in range(len(split))
-            if split.text_number[other] == text and other != row
-        ]
-        if not others:
-            assert results["other_label_jsd"].value[row].isnan()
-            assert results["other_label_tvd"].value[row].isnan()
-            continue
-        own = readout.attention[row]
-        divergences, distances = [], []
-        for other in others:
-            attention = readout.attention[other]
-            divergences.append(jensenshannon(own.numpy(), attention.numpy()) ** 2)
-            answer = (attention @ readout.position_logits[row]).softmax(-1)
-            distances.append(float((answer - readout.prediction()[row]).abs().sum() / 2))
-        assert results["other_label_jsd"].value[row].item() == pytest.approx(np.mean(divergences))
-        assert results["other_label_tvd"].value[row].item() == pytest.approx(np.mean(distances))
+        divergences = []
+        distances = []
+        for other in np.flatnonzero(split.text_number == text):
+            if other != row:
+                attention = readout.attention[other]
+                divergence = jensenshannon(readout.attention[row], attention) ** 2
+                prediction = (attention @ readout.position_logits[row]).softmax(-1)
+                distance = (prediction - predictions[row]).abs().sum() / 2
+                divergences.append(divergence)
+                distances.append(distance)
+        jsd = np.mean(divergences) if divergences else np.nan
+        tvd = np.mean(distances) if distances else np.nan
+        measured_jsd = results["other_label_jsd"].value[row].item()
+        measured_tvd = results["other_label_tvd"].value[row].item()
+        assert measured_jsd == pytest.approx(jsd, nan_ok=True)
+        assert measured_tvd == pytest.approx(tvd, nan_ok=True)
 
 
-def test_labels_that_attend_alike_are_found_out():
+@pytest.mark.parametrize("metric", ["other_label_jsd", "other_label_tvd"])
+def test_labels_that_attend_alike_are_found_out(metric):
     results, _ = measured(model(), split_of(same_label=True))
-    asked_for_several = torch.tensor([number > 1 for number in np.repeat(ASKED, ASKED)])
-    for metric in ("other_label_jsd", "other_label_tvd"):
-        values = results[metric].value
-        assert values[asked_for_several].abs().max() < 1e-12
-        assert values[~asked_for_several].isnan().all()
+    has_others = torch.tensor([ASKED[text] > 1 for text, _ in rows_asked()])
+    values = results[metric].value
+    assert values[has_others].abs().max() < 1e-12
+    assert values[~has_others].isnan().all()
 
 
-def test_what_a_row_is_compared_with_does_not_depend_on_its_batch():
+@pytest.mark.parametrize("rows", [[1], [9, 0], [5, 4, 7]])
+def test_what_a_row_is_compared_with_does_not_depend_on_its_batch(rows):
     split = split_of()
     classifier = model()
     together, _ = measured(classifier, split)
-    for rows in ([1], [9, 0], [5, 4, 7]):
-        apart, _ = measured(classifier, split, rows)
-        for metric in ("other_label_jsd", "other_label_tvd", "against_mass", "yes_to_no"):
-            assert_close(apart[metric].value, together[metric].value[rows], equal_nan=True)
+    apart, _ = measured(classifier, split, rows)
+    for metric in ("other_label_jsd", "other_label_tvd", "against_mass", "yes_to_no"):
+        expected = together[metric].value[rows]
+        assert_close(apart[metric].value, expected, equal_nan=True)
 
 
 def smallest(weights, margins):
@@ -151,60 +180,81 @@ def smallest(weights, margins):
     return None
 
 
+@dataclass(frozen=True)
+class Row:
+    """A text and one of its labels, and what is measured of it.
+
+    Attributes:
+        numbers: metric → the row's number.
+        word_values: what the probe says of each word.
+        weights: the attention to each word.
+        margins: by how much the label is right rather than wrong under attention to one word alone.
+        bias: the same under no attention.
+    """
+
+    numbers: dict[str, float]
+    word_values: torch.Tensor
+    weights: np.ndarray
+    margins: np.ndarray
+    bias: float
+
+
 def in_small_cases():
-    """What the probe yields of a row, the row, its weights, and what each word says for a yes."""
+    """The rows of four models."""
     for seed in range(4):
-        split = split_of()
         attention = partial(LabelAttention, inner_size=5)
-        results, readout = measured(model(attention, seed), split)
-        margin = readout.position_logits[..., 1] - readout.position_logits[..., 0]
-        for row in range(len(split)):
-            content = readout.content[row]
-            bias = float(readout.unattended[row, 1] - readout.unattended[row, 0])
-            weights = readout.attention[row, content].numpy()
-            yield results, row, weights, margin[row, content].numpy(), bias
+        results, readout = measured(model(attention, seed), split_of())
+        values = {metric: result.value for metric, result in results.items()}
+        margins = readout.position_logits[..., 1] - readout.position_logits[..., 0]
+        bias = readout.unattended[:, 1] - readout.unattended[:, 0]
+        for row, content in enumerate(readout.content):
+            is_word = ~results["label_value"].step[row].isnan()
+            yield Row(
+                numbers=numbers_of(values, row),
+                word_values=values["label_value"][row, is_word],
+                weights=readout.attention[row, content].numpy(),
+                margins=margins[row, content].numpy(),
+                bias=bias[row].item(),
+            )
 
 
 def test_the_smallest_set_is_that_of_all_subsets_in_both_directions():
     turned = set()
-    for results, row, weights, margins, _ in in_small_cases():
-        says_yes = bool(weights @ margins > 0)
-        own, other = ("yes_to_no", "no_to_yes") if says_yes else ("no_to_yes", "yes_to_no")
-        size = smallest(weights, margins)
-        assert bool(results["says_yes"].value[row]) is says_yes
-        assert results[other].value[row].isnan()
-        assert bool(results["never_turns"].value[row]) is (size is None)
+    for row in in_small_cases():
+        says_yes = row.weights @ row.margins > 0
+        turn = "yes_to_no" if says_yes else "no_to_yes"
+        opposite_turn = "no_to_yes" if says_yes else "yes_to_no"
+        size = smallest(row.weights, row.margins)
+        assert row.numbers["says_yes"] == says_yes
+        assert row.numbers["never_turns"] == (size is None)
+        assert np.isnan(row.numbers[opposite_turn])
         if size is None:
-            assert results[own].value[row].isnan()
+            assert np.isnan(row.numbers[turn])
         else:
-            assert int(results[own].value[row]) == size
-            turned.add(own)
+            assert row.numbers[turn] == size
+            turned.add(turn)
     assert turned == {"yes_to_no", "no_to_yes"}
 
 
 def test_what_a_word_says_for_a_label_or_against_it_is_its_shapley_value_by_all_subsets():
     signs = set()
-    for results, row, weights, margins, bias in in_small_cases():
-        payoffs = margins - bias
-        against = results["against_mass"].value[row].item()
-        assert against == pytest.approx(weights[payoffs < 0].sum())
-        subsets = np.arange(2 ** len(weights))[:, None] >> np.arange(len(weights)) & 1
-        kept = subsets * weights
-        game = (kept @ payoffs) / np.maximum(kept.sum(-1), 1e-300)
-        values = shapley_values(torch.tensor(game)[None])[0]
-        step = results["label_value"].step[row]
-        measured_values = results["label_value"].value[row, ~step.isnan()]
-        assert_close(measured_values, values)
-        signs |= set(values.sign().tolist())
+    for row in in_small_cases():
+        payoffs = row.margins - row.bias
+        expected = shapley_of_means(row.weights, payoffs)
+        against = row.weights[payoffs < 0].sum()
+        assert_close(row.word_values, expected)
+        assert row.numbers["against_mass"] == pytest.approx(against)
+        signs |= set(expected.sign().tolist())
     assert signs >= {-1.0, 1.0}
 
 
 def test_data_without_labels_are_refused():
     split = split_of()
-    columns = {name: column for name, column in split.columns.items() if name != "text_number"}
-    plain = TextSplit(split.example_id, split.words, split.vocabulary_id, columns)
+    columns = dict(split.columns)
+    del columns["text_number"]
+    unlabelled = TextSplit(split.example_id, split.words, split.vocabulary_id, columns)
     with pytest.raises(UserError, match=r"probe labels .*leave it out of probe=.*task=labels"):
-        Labels().prepare({"test": plain})
+        Labels().prepare({"test": unlabelled})
 
 
 def test_swaps_examine_texts_with_all_their_labels():
@@ -218,31 +268,35 @@ def test_swaps_examine_texts_with_all_their_labels():
         columns={"labels": number % 2, "text_number": number},
     )
     probe.prepare({"test": split})
-    examined = np.flatnonzero(probe._is_examined)
-    assert len(examined) == 20
-    texts, counts = np.unique(number[examined], return_counts=True)
-    assert len(texts) == 5
-    assert set(counts) == {4}
+    rows_of_text = Counter(number[probe._is_examined])
+    assert list(rows_of_text.values()) == [4] * 5
 
 
 def test_a_text_is_read_once_for_all_its_labels_though_its_rows_come_in_several_batches():
     split = split_of()
     classifier = model().double()
-    whole, _ = measured(classifier, split)
+    expected = other_label_jsd(classifier, split)
     probe = Labels()
     probe.prepare({"test": split})
-    read = []
-    classifier.encoder.register_forward_pre_hook(
-        lambda _, arguments: read.append(len(arguments[0]))
-    )
+    texts_read = []
+
+    def count_texts(encoder, arguments):
+        texts_read.append(len(arguments[0]))
+
+    classifier.encoder.register_forward_pre_hook(count_texts)
+
     values = []
-    for rows in ([0, 1], [2], [3, 4, 5, 6, 7], [8, 9]):
+    # how many texts each batch is the first to ask for
+    for rows, texts in [([0, 1], 1), ([2], 0), ([3, 4, 5, 6, 7], 3), ([8, 9], 0)]:
         batch = split[rows]
         outputs, readout = toy_readout(classifier, batch)
-        read.clear()
         subject = Subject(classifier, batch, outputs, readout)
-        results = list(probe.examine(subject, Draws(0, "labels")))
-        values += [r.value for r in results if getattr(r, "metric", "") == "other_label_jsd"]
-        # the texts that this batch is the first to ask for
-        assert sum(read) == {0: 1, 2: 0, 3: 3, 8: 0}[rows[0]]
-    assert_close(torch.cat(values), whole["other_label_jsd"].value, equal_nan=True)
+        texts_read.clear()
+        results = {
+            result.metric: result.value
+            for result in probe.examine(subject, Draws(0, "labels"))
+            if isinstance(result, Measurement)
+        }
+        values.append(results["other_label_jsd"])
+        assert sum(texts_read) == texts
+    assert_close(torch.cat(values), expected, equal_nan=True)

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.testing import assert_close
 
 from attnprobe.core.randomness import Draws
@@ -7,6 +9,7 @@ from attnprobe.importance.base import Importance
 from attnprobe.probes.soft_erasure import SoftErasure, places_in_order
 from tests.importance.subjects import LENGTHS, subject_of
 from tests.probes.tables import values
+from tests.probes.texts import Text, numbers_of
 
 
 class Alike(Importance):
@@ -31,37 +34,40 @@ def probability(subject, row, stays):
     inputs = subject.classifier.inputs(subject.batch).detach().clone()
     inputs[row, 1 : LENGTHS[row] + 1] *= stays
     logits = subject.classifier.outputs_from(subject.batch, inputs).logits[row]
-    return logits.softmax(-1)[subject.outputs.logits[row].argmax()].item()
+    decision = subject.outputs.logits[row].argmax()
+    return logits.softmax(-1)[decision].item()
 
 
 def share_of_words(subject, row):
     """(rank − ½) / n by attention, one word per line."""
-    length = LENGTHS[row]
-    weights = subject.readout.attention[row, 1 : length + 1].tolist()
-    lower = [sum(rival < weight for rival in weights) for weight in weights]
-    shares = [(below + 0.5) / length for below in lower]
-    return torch.tensor(shares, dtype=torch.float64).unsqueeze(-1)
+    weights = Text(subject, row).weights
+    shares = (stats.rankdata(weights) - 0.5) / len(weights)
+    return torch.from_numpy(shares).unsqueeze(-1)
 
 
 @pytest.mark.parametrize("row", range(len(LENGTHS)))
 def test_one_draw_by_a_plain_loop(subject, numbers, row):
+    """How far p falls by what goes, as a share of its fall without any word, 0 to 1."""
     generator = Draws(0, "soft_erasure").generator(int(subject.batch.example_id[row]))
     uniform = torch.rand(LENGTHS[row], 8, generator=generator, dtype=torch.float64)
     share = share_of_words(subject, row)
-    p = probability(subject, row, 1)
-    fall_without_words = p - probability(subject, row, 0)
-    drop_of_nothing = float(numbers["drop_of_nothing"][row])
-    assert drop_of_nothing == pytest.approx(fall_without_words, rel=1e-6)
-    if fall_without_words > 0:
-        fall_with_rest = max(0, p - probability(subject, row, uniform < 1 - share))
-        expected = min(1, fall_with_rest / fall_without_words)
-        comprehensiveness = float(numbers["soft_comprehensiveness_attention"][row])
-        assert comprehensiveness == pytest.approx(expected, rel=1e-6)
+    whole = probability(subject, row, 1)
+    without_words = probability(subject, row, 0)
+    without_top = probability(subject, row, uniform < 1 - share)
+    top_alone = probability(subject, row, uniform < share)
+    possible_fall = whole - without_words
 
-        fall_with_words = max(0, p - probability(subject, row, uniform < share))
-        expected = 1 - min(1, fall_with_words / fall_without_words)
-        sufficiency = float(numbers["soft_sufficiency_attention"][row])
-        assert sufficiency == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    result = numbers_of(numbers, row)
+
+    assert result["drop_of_nothing"] == pytest.approx(possible_fall, rel=1e-6)
+    if possible_fall > 0:
+        fall = np.clip((whole - without_top) / possible_fall, 0, 1)
+        comprehensiveness = result["soft_comprehensiveness_attention"]
+        assert comprehensiveness == pytest.approx(fall, rel=1e-6)
+
+        fall = np.clip((whole - top_alone) / possible_fall, 0, 1)
+        sufficiency = result["soft_sufficiency_attention"]
+        assert sufficiency == pytest.approx(1 - fall, rel=1e-6, abs=1e-9)
 
 
 def test_scores_that_are_all_alike_say_nothing():
