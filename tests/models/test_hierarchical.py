@@ -47,53 +47,60 @@ def with_sentences(lengths=SENTENCES, *, padding=0):
 def looped(classifier, batch, row):
     """One text, one sentence at a time: the sentences' states, and the attention in all of them."""
     encoder = classifier.encoder
-    vectors = []
+    attention = encoder.word_attention
+    v = attention.score.weight[0]
+    sentences = []
     weights = []
-    for number in range(int(batch.sentence[row].max()) + 1):
-        ids = batch.ids[row][batch.sentence[row] == number][None]
-        if ids.numel() == 0:
-            continue
-        mask = torch.ones_like(ids).bool()
-        hidden = encoder.word_encoder(classifier.embedding(ids), mask, mask)
-        module = encoder.word_attention
-        v = module.score.weight[0]
-        scores = torch.stack([v @ torch.tanh(module.states(h)) for h in hidden[0]])
-        weights.append(scores.softmax(0))
-        vectors.append(weights[-1] @ hidden[0])
-    sentences = torch.stack(vectors)[None]
-    mask = torch.ones(1, len(vectors)).bool()
-    return encoder.sentence_encoder(sentences, mask, mask)[0], torch.cat(weights)
+    for number in range(len(SENTENCES[row])):
+        ids = batch.ids[row][batch.sentence[row] == number]
+        (states,) = encode_alone(encoder.word_encoder, classifier.embedding(ids))
+        scores = [v @ torch.tanh(attention.states(state)) for state in states]
+        weights.append(torch.stack(scores).softmax(0))
+        sentences.append(weights[-1] @ states)
+    (states,) = encode_alone(encoder.sentence_encoder, torch.stack(sentences))
+    return states, torch.cat(weights)
 
 
+def encode_alone(encoder, vectors):
+    """The states of one sequence without padding."""
+    mask = torch.ones(1, len(vectors), dtype=torch.bool)
+    return encoder(vectors[None], mask, mask)
+
+
+@pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("name", WORD_ENCODERS)
-def test_equals_a_loop_over_sentences_whatever_the_padding_and_the_batch(name):
+def test_equals_a_loop_over_sentences_whatever_the_padding_and_the_batch(name, row):
     classifier = han(name).double()
     batch = with_sentences(padding=5)
     outputs = classifier(batch)
-    assert classifier.unit is Unit.SENTENCE
-    counts = torch.tensor([len(text) for text in SENTENCES])
-    assert outputs.content.equal(torch.arange(4) < counts.unsqueeze(1))
-    for row in range(4):
-        states, weights = looped(classifier, batch, row)
-        assert_close(outputs.hidden[row, : len(states)], states)
-        assert_close(outputs.word_attention[row][batch.content[row]], weights)
-        assert (outputs.hidden[row, len(states) :] == 0).all()
-    assert (outputs.word_attention[~batch.content] == 0).all()
+    states, weights = looped(classifier, batch, row)
+    count = len(SENTENCES[row])
+    assert_close(outputs.hidden[row, :count], states)
+    assert (outputs.hidden[row, count:] == 0).all()
+    assert outputs.content[row].tolist() == [place < count for place in range(4)]
+    assert_close(outputs.word_attention[row, batch.content[row]], weights)
+    assert (outputs.word_attention[row, ~batch.content[row]] == 0).all()
+
+
+def test_its_unit_is_a_sentence():
+    assert han("rnn").unit is Unit.SENTENCE
 
 
 def test_a_sentence_without_words_is_not_counted():
     classifier = han("rnn").double()
     batch = with_sentences([[3, 2, 4]])
     sentence = torch.where(batch.sentence > 0, batch.sentence + 3, batch.sentence)
-    gap = replace(batch, sentence=sentence)
-    assert_close(classifier(gap).hidden, classifier(batch).hidden)
+    with_gap = classifier(replace(batch, sentence=sentence))
+    assert_close(with_gap.hidden, classifier(batch).hidden)
 
 
 def test_markers_are_not_read():
     classifier = han("rnn").double()
     batch = with_sentences([[3, 2, 4]])
-    ids = torch.where(batch.mask & ~batch.content, 5, batch.ids)
-    assert_close(classifier(replace(batch, ids=ids)).logits, classifier(batch).logits)
+    is_marker = batch.mask & ~batch.content
+    ids = batch.ids.masked_fill(is_marker, 5)
+    outputs = classifier(replace(batch, ids=ids))
+    assert_close(outputs.logits, classifier(batch).logits)
 
 
 def test_every_parameter_gets_a_gradient():
@@ -128,24 +135,51 @@ def gathering(attention="additive", encoder="lstm", unit=Unit.SENTENCE):
     return toy_classifier(encoder, attention, spread=4.0, classes=3, unit=unit).double()
 
 
-@pytest.mark.parametrize("attention", ["additive", "dot", SparsemaxAttention])
-def test_a_sentence_has_the_weight_of_its_words_and_says_what_they_say(attention):
+def sentences_of(batch, row):
+    """Number and words of each sentence of a text."""
+    for place in range(len(SENTENCES[row])):
+        yield place, batch.sentence[row] == place
+
+
+ATTENTIONS = ["additive", "dot", SparsemaxAttention]
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_gathered_words_say_what_words_say(attention):
     batch = with_sentences(padding=3)
-    words, word_readout = toy_readout(gathering(attention, unit=Unit.WORD), batch)
-    sentences, sentence_readout = toy_readout(gathering(attention), batch)
+    words = gathering(attention, unit=Unit.WORD)(batch)
+    sentences = gathering(attention)(batch)
     assert_close(sentences.logits, words.logits)
-    for row, text in enumerate(SENTENCES):
-        for place in range(len(text)):
-            members = batch.sentence[row] == place
-            weight = words.attention[row, members].sum()
-            assert_close(sentences.attention[row, place], weight)
-            inner = sentences.word_attention[row, members]
-            assert_close(inner.sum(), torch.ones_like(weight))
-            assert_close(inner * weight, words.attention[row, members])
-            logits = inner @ word_readout.position_logits[row, members]
-            assert_close(sentence_readout.position_logits[row, place], logits)
-        assert (sentences.attention[row, len(text) :] == 0).all()
-        assert sentences.content[row].tolist() == [place < len(text) for place in range(4)]
+
+
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_a_sentence_has_the_weight_of_its_words(attention, row):
+    batch = with_sentences(padding=3)
+    words = gathering(attention, unit=Unit.WORD)(batch)
+    sentences = gathering(attention)(batch)
+    for place, members in sentences_of(batch, row):
+        weights = words.attention[row, members]
+        inner_weights = sentences.word_attention[row, members]
+        total = weights.sum()
+        assert_close(sentences.attention[row, place], total)
+        assert_close(inner_weights * total, weights)
+        assert_close(inner_weights.sum(), torch.ones_like(total))
+    count = len(SENTENCES[row])
+    assert (sentences.attention[row, count:] == 0).all()
+    assert sentences.content[row].tolist() == [place < count for place in range(4)]
+
+
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_a_sentence_says_what_its_words_say(attention, row):
+    batch = with_sentences(padding=3)
+    _, word_readout = toy_readout(gathering(attention, unit=Unit.WORD), batch)
+    outputs, readout = toy_readout(gathering(attention), batch)
+    for place, members in sentences_of(batch, row):
+        inner_weights = outputs.word_attention[row, members]
+        logits = inner_weights @ word_readout.position_logits[row, members]
+        assert_close(readout.position_logits[row, place], logits)
 
 
 def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_before():
@@ -154,78 +188,98 @@ def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_bef
     classifier = gathering()
     outputs, readout = toy_readout(classifier, batch)
     generator = torch.Generator().manual_seed(1)
-    moved = torch.rand(outputs.content.shape, generator=generator, dtype=torch.float64)
-    moved = moved * outputs.content
-    moved = moved / moved.sum(-1, keepdim=True)
+    noise = torch.rand(outputs.content.shape, generator=generator, dtype=torch.float64)
+    mass = noise * outputs.content
+    moved = mass / mass.sum(-1, keepdim=True)
+
     over_words = torch.zeros_like(words.attention)
-    for row, text in enumerate(SENTENCES):
-        for place in range(len(text)):
-            members = batch.sentence[row] == place
-            share = words.attention[row, members] / words.attention[row, members].sum()
-            over_words[row, members] = moved[row, place] * share
-    assert_close(readout.logits(moved), word_readout.logits(over_words))
-    assert_close(classifier.outputs_from(batch, attention=moved).logits, readout.logits(moved))
+    for row in range(4):
+        for place, members in sentences_of(batch, row):
+            weights = words.attention[row, members]
+            over_words[row, members] = moved[row, place] * weights / weights.sum()
+
+    logits = readout.logits(moved)
+    assert_close(logits, word_readout.logits(over_words))
+    assert_close(classifier.outputs_from(batch, attention=moved).logits, logits)
 
 
 def test_a_sentence_without_any_weight_says_what_its_words_say_on_average():
+    """States 1 and 2 are those of the first sentence, 3 to 5 those of the second."""
     batch = with_sentences([[2, 3]])
     attention = torch.zeros(batch.ids.shape, dtype=torch.float64)
     attention[0, 1:3] = torch.tensor([0.75, 0.25])
     attention.requires_grad_()
     hidden = torch.arange(7.0, dtype=torch.float64).view(1, 7, 1)
+
     gathered = gather_words(batch, hidden, attention)
+
+    first, second = gathered.hidden.flatten().tolist()
     assert gathered.attention.tolist() == [[1, 0]]
-    assert gathered.hidden[0, :, 0].tolist() == pytest.approx([1 * 0.75 + 2 * 0.25, 4])
+    assert first == pytest.approx(1 * 0.75 + 2 * 0.25)
+    assert second == pytest.approx((3 + 4 + 5) / 3)
     (gradient,) = torch.autograd.grad(gathered.hidden.sum(), attention)
-    assert bool(gradient.isfinite().all())
+    assert gradient.isfinite().all()
+
+
+def gradients_in_training(unit):
+    """Name of a parameter → its gradient."""
+    batch = with_sentences()
+    classifier = gathering(unit=unit)
+    losses = classifier.losses(classifier(batch), batch)
+    losses["loss"].sum().backward()
+    return {name: parameter.grad for name, parameter in classifier.named_parameters()}
 
 
 def test_a_model_whose_words_are_gathered_trains_as_one_of_words():
-    batch = with_sentences()
-    gradients = []
-    for unit in (Unit.WORD, Unit.SENTENCE):
-        classifier = gathering(unit=unit)
-        classifier.losses(classifier(batch), batch)["loss"].sum().backward()
-        gradients.append({name: value.grad for name, value in classifier.named_parameters()})
-    for name, gradient in gradients[0].items():
-        assert_close(gradient, gradients[1][name])
+    of_words = gradients_in_training(Unit.WORD)
+    of_sentences = gradients_in_training(Unit.SENTENCE)
+    for name, gradient in of_words.items():
+        assert_close(of_sentences[name], gradient)
+
+
+TEXTS = [
+    [2, 1, 3, 2, 1],
+    [1, 2, 2, 1],
+    [3, 1, 1],
+    [2, 2, 2, 2, 1, 1],
+]
 
 
 def test_the_fewest_sentences_that_change_a_decision_are_those_of_all_sets():
     sizes = set()
     for seed in range(6):
         classifier = gathering()
-        texts = [[2, 1, 3, 2, 1], [1, 2, 2, 1], [3, 1, 1], [2, 2, 2, 2, 1, 1]]
-        batch = with_sentences(texts)
+        batch = with_sentences(TEXTS)
         other_words = (batch.ids + 5 * seed) % 26 + 4
-        batch = replace(batch, ids=torch.where(batch.content, other_words, batch.ids))
+        batch.ids = torch.where(batch.content, other_words, batch.ids)
         _, readout = toy_readout(undecided(classifier, batch), batch)
         search = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
-        for row, text in enumerate(texts):
-            weights = readout.attention[row, : len(text)]
-            logits = readout.position_logits[row, : len(text)]
+        for row, text in enumerate(TEXTS):
+            sentences = range(len(text))
+            weights = readout.attention[row, sentences]
+            logits = readout.position_logits[row, sentences]
             smallest = smallest_by_enumeration(weights, logits)
-            assert int(search.size[row]) == smallest
+            assert search.size[row] == smallest
             sizes.add(smallest)
     assert {1, 2} <= sizes
 
 
 def smallest_by_enumeration(weights, logits):
     """The fewest sentences whose erasure changes the decision; -1: no set does."""
-    decision = int((weights @ logits).argmax())
+    decision = (weights @ logits).argmax()
     for size in range(1, len(weights)):
         for erased in combinations(range(len(weights)), size):
             remaining = weights.clone()
             remaining[list(erased)] = 0
-            if int((remaining / remaining.sum() @ logits).argmax()) != decision:
+            if (remaining @ logits).argmax() != decision:
                 return size
     return -1
 
 
-def test_texts_without_sentences_are_refused_before_anything_is_trained():
-    for classifier in (gathering(), han("rnn")):
-        with pytest.raises(UserError, match=r"attends to sentences.*set data\.sentences=rule"):
-            classifier.prepare(toy_batch([3]))
+@pytest.mark.parametrize("classifier", [gathering(), han("rnn")], ids=["gathered", "han"])
+def test_texts_without_sentences_are_refused_before_anything_is_trained(classifier):
+    with pytest.raises(UserError, match=r"attends to sentences.*set data\.sentences=rule"):
+        classifier.prepare(toy_batch([3]))
 
 
 def test_layers_of_words_are_not_those_of_sentences():
