@@ -19,8 +19,8 @@ from attnprobe.evidence.verdicts import Verdict
 from attnprobe.probes.classes import Classes, class_table
 from attnprobe.probes.erasure import Erasure
 from attnprobe.readings.registry import readings
-from tests.probes.shapley import shapley_of_means
 from tests.probes.tables import subject_of, table, values
+from tests.shapley import shapley_of_means
 from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
 
 LENGTHS = [6, 4, 2, 5, 3, 6, 6, 5]

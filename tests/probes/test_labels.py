@@ -22,8 +22,8 @@ from attnprobe.models.encoders import LabelVector
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.labels import Labels
 from attnprobe.probes.swaps import Swaps
-from tests.probes.shapley import shapley_of_means
 from tests.probes.texts import numbers_of
+from tests.shapley import shapley_of_means
 from tests.toys import VOCABULARY, toy_classifier, toy_readout
 
 LENGTHS = [5, 3, 1, 6]
