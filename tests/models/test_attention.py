@@ -1,15 +1,21 @@
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq
+from torch import Tensor
 from torch.testing import assert_close
 
+from attnprobe.core.batch import Batch, Outputs
+from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.core.errors import UserError
 from attnprobe.models import attention as kinds
 from tests.toys import toy_batch, toy_classifier
+
+
 
 
 def test_additive_attention_by_hand():
@@ -17,16 +23,16 @@ def test_additive_attention_by_hand():
     outputs = classifier(toy_batch([4]))
     w = classifier.attention.states.weight
     b = classifier.attention.states.bias
-    v = classifier.attention.score.weight[0]
-    states = outputs.hidden[0, 1:5]
-    scores = torch.stack([v @ torch.tanh(w @ h + b) for h in states])
-    assert_close(outputs.attention[0, 1:5], scores.softmax(0))
+    (v,) = classifier.attention.score.weight
+    scores = [v @ torch.tanh(w @ h + b) for h in outputs.hidden[0, 1:5]]
+    expected = torch.stack(scores).softmax(0)
+    assert_close(outputs.attention[0, 1:5], expected)
 
 
 def test_dot_attention_by_hand():
     classifier = toy_classifier(attention="dot")
     outputs = classifier(toy_batch([4]))
-    w = classifier.attention.score.weight[0]
+    (w,) = classifier.attention.score.weight
     scores = outputs.hidden[0, 1:5] @ w / 12**0.5
     assert_close(outputs.attention[0, 1:5], scores.softmax(0))
 
@@ -50,65 +56,94 @@ def test_imposed_attention_needs_a_teacher():
         classifier(toy_batch([5, 2, 1], padding=3))
 
 
-def test_imposed_attention_is_the_teachers_to_the_last_digit():
+@dataclass(frozen=True)
+class Imposed:
+    """A classifier in training under a teacher's attention, and what it makes of the texts."""
+
+    classifier: AttentionClassifier
+    batch: Batch
+    teacher: Tensor
+    outputs: Outputs
+
+
+@pytest.fixture
+def imposed():
     batch = toy_batch([5, 2, 1], padding=3)
-    classifier = toy_classifier("average", kinds.ImposedAttention)
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.rand(batch.ids.shape, generator=generator) * batch.content
+    noise = torch.rand(batch.ids.shape, generator=torch.Generator().manual_seed(0))
+    weights = noise * batch.content
     teacher = weights / weights.sum(-1, keepdim=True)
     batch.teacher_attention = teacher.clone()
+    classifier = toy_classifier("average", kinds.ImposedAttention).train()
+    return Imposed(classifier, batch, teacher, classifier(batch))
 
-    outputs = classifier.train()(batch)
-    assert torch.equal(outputs.attention, teacher)
-    assert not outputs.attention.requires_grad
-    outputs.logits.sum().backward()
-    assert all(p.grad.abs().sum() > 0 for p in classifier.encoder.parameters())
-    assert torch.equal(batch.teacher_attention, teacher)
 
-    # the decoder sees Σ a_t h_t of this attention
-    context = torch.einsum("bs,bsh->bh", teacher, outputs.hidden)
-    assert_close(outputs.logits, classifier.decoder(context))
+def test_imposed_attention_is_the_teachers_to_the_last_digit(imposed):
+    assert torch.equal(imposed.outputs.attention, imposed.teacher)
+    assert not imposed.outputs.attention.requires_grad
+
+
+def test_under_imposed_attention_the_encoder_learns(imposed):
+    imposed.outputs.logits.sum().backward()
+    for parameter in imposed.classifier.encoder.parameters():
+        assert parameter.grad.any()
+    assert torch.equal(imposed.batch.teacher_attention, imposed.teacher)
+
+
+def test_the_decoder_sees_the_states_under_imposed_attention(imposed):
+    """Σ a_t h_t."""
+    hidden = imposed.outputs.hidden
+    attended = (imposed.teacher.unsqueeze(-1) * hidden).sum(1)
+    expected = imposed.classifier.decoder(attended)
+    assert_close(imposed.outputs.logits, expected)
 
 
 def nearest_point(scores):
     """The point of the simplex nearest to the scores: the best of the projections onto every
     face."""
     points = []
+    words = range(len(scores))
     for size in range(1, len(scores) + 1):
-        for face in map(list, itertools.combinations(range(len(scores)), size)):
-            rest = 1 - scores[face].sum()
+        for face in map(list, itertools.combinations(words, size)):
             point = np.zeros(len(scores))
-            point[face] = scores[face] + rest / size
+            point[face] = scores[face] + (1 - scores[face].sum()) / size
             if (point >= 0).all():
                 points.append(point)
-    return min(points, key=lambda point: ((point - scores) ** 2).sum())
+    distances = [np.square(point - scores).sum() for point in points]
+    return points[np.argmin(distances)]
 
 
 def entmax_by_root(scores):
-    """The 1.5-entmax, its threshold found as a root."""
+    """The 1.5-entmax max(s / 2 − τ, 0)², its threshold τ found as the root of Σ = 1."""
     half = scores / 2
 
-    def excess(tau):
-        return (np.maximum(half - tau, 0) ** 2).sum() - 1
+    def weights(threshold):
+        return np.maximum(half - threshold, 0) ** 2
+
+    def excess(threshold):
+        return weights(threshold).sum() - 1
 
     root = brentq(excess, half.max() - 1, half.max(), xtol=1e-14)
-    return np.maximum(half - root, 0) ** 2
+    return weights(root)
 
 
-SPARSE = [(kinds.SparsemaxAttention, nearest_point), (kinds.EntmaxAttention, entmax_by_root)]
+SPARSE = [
+    (kinds.SparsemaxAttention, nearest_point),
+    (kinds.EntmaxAttention, entmax_by_root),
+]
 
 
 @pytest.mark.parametrize(("kind", "reference"), SPARSE)
 @pytest.mark.parametrize("spread", [0.1, 1.0, 30.0])
 def test_sparse_weights_are_those_of_the_definition(kind, reference, spread):
     generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(20, 6, generator=generator).double() * spread
-    content = (torch.arange(8) < 6).expand(20, -1)
+    scores = spread * torch.randn(20, 6, generator=generator).double()
     padded = torch.nn.functional.pad(scores, (0, 2), value=-torch.inf)
-    weights = kind(4).weights(padded, content)
-    assert (weights[:, 6:] == 0).all()
+
+    weights = kind(4).weights(padded, padded.isfinite())
+
     expected = [reference(row) for row in scores.numpy()]
-    assert_allclose(weights[:, :6].numpy(), expected, atol=1e-7)
+    assert_allclose(weights[:, :6], expected, atol=1e-7)
+    assert (weights[:, 6:] == 0).all()
 
 
 @pytest.mark.parametrize("kind", [kinds.SparsemaxAttention, kinds.EntmaxAttention])

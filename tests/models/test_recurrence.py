@@ -1,14 +1,61 @@
 """Gradient × input of an LSTM as the derivative by a factor, against PyTorch's own backward
 pass."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
-from attnprobe.models.encoders import LONG_INPUTS, LSTMEncoder, TextEncoder
+from attnprobe.core.batch import Batch
+from attnprobe.models.encoders import LONG_INPUTS, LSTMEncoder
 from tests.toys import toy_batch, toy_classifier
 
 LENGTHS = [6, 1, 9, 4]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Texts whose distinct words are looked up once.
+
+    Attributes:
+        encoder: what reads them, in float64.
+        batch: the texts.
+        words: the vectors of the distinct words.
+        word_of_token: the row of `words` at each token.
+    """
+
+    encoder: LSTMEncoder
+    batch: Batch
+    words: Tensor
+    word_of_token: Tensor
+
+    def states(self, scale=None, *, encoder=None):
+        """By the distinct words."""
+        encoder = encoder or self.encoder
+        states, content, word_attention = encoder.states_of_words(
+            self.words, self.word_of_token, self.batch, scale
+        )
+        assert content is self.batch.content
+        assert word_attention is None
+        return states
+
+    def states_by_pytorch(self, scale=None):
+        """By PyTorch's own pass over the vectors, each multiplied by its factor."""
+        vectors = self.words[self.word_of_token]
+        if scale is not None:
+            vectors = vectors * scale.unsqueeze(-1)
+        states, _, _ = self.encoder.states(vectors, self.batch)
+        return states
+
+    @property
+    def ones(self):
+        return torch.ones_like(self.batch.ids, dtype=self.words.dtype)
+
+
+def assert_same(tensor, expected):
+    assert_close(tensor, expected, atol=1e-12, rtol=1e-10)
 
 
 @pytest.fixture
@@ -16,37 +63,35 @@ def case():
     batch = toy_batch(LENGTHS)
     classifier = toy_classifier("lstm", "additive", spread=3).double()
     distinct, word_of_token = batch.ids.unique(return_inverse=True)
-    return classifier.encoder, classifier.embedding.weight.detach()[distinct], word_of_token, batch
+    words = classifier.embedding.weight.detach()[distinct]
+    return Looked(classifier.encoder, batch, words, word_of_token)
+
+
+def derivative(states_of, factors, weight):
+    """Of a weighted sum of the states by the factors."""
+    scale = factors.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((states_of(scale) * weight).sum(), scale)
+    return gradient
 
 
 def test_states_and_their_derivative_are_those_of_pytorch(case):
-    encoder, words, word_of_token, batch = case
-    weight = torch.randn(*batch.ids.shape, encoder.size, dtype=words.dtype)
-    factors = torch.linspace(0.5, 1.5, batch.ids.numel(), dtype=words.dtype).view_as(batch.ids)
+    mask = case.batch.mask
+    count = case.batch.ids.numel()
+    factors = torch.linspace(0.5, 1.5, count, dtype=torch.float64).view_as(case.batch.ids)
+    expected = case.states_by_pytorch(factors)
+    weight = torch.randn(expected.shape, dtype=torch.float64)
 
-    scale = factors.clone().requires_grad_()
-    states, content, word_attention = encoder.states_of_words(words, word_of_token, batch, scale)
-    (gradient,) = torch.autograd.grad((states * weight).sum(), scale)
+    gradient = derivative(case.states, factors, weight)
 
-    # every vector multiplied, and the network's own pass over it
-    expected_scale = factors.clone().requires_grad_()
-    expected = TextEncoder.states_of_words(encoder, words, word_of_token, batch, expected_scale)[0]
-    (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), expected_scale)
-
-    assert_close(states, expected, atol=1e-12, rtol=1e-12)
-    assert_close(gradient[batch.mask], expected_gradient[batch.mask], atol=1e-12, rtol=1e-10)
-    assert gradient[batch.mask].abs().min() > 1e-6
-    assert (gradient[~batch.mask] == 0).all()
-    assert content is batch.content
-    assert word_attention is None
+    expected_gradient = derivative(case.states_by_pytorch, factors, weight)
+    assert_same(case.states(factors.requires_grad_()), expected)
+    assert_same(gradient[mask], expected_gradient[mask])
+    assert gradient[mask].abs().min() > 1e-6
+    assert (gradient[~mask] == 0).all()
 
 
 def test_with_factors_of_one_the_states_are_the_encoders(case):
-    encoder, words, word_of_token, batch = case
-    ones = torch.ones_like(batch.ids, dtype=words.dtype)
-    states = encoder.states_of_words(words, word_of_token, batch, ones)[0]
-    expected = encoder.states(words[word_of_token], batch)[0]
-    assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    assert_same(case.states(case.ones), case.states_by_pytorch())
 
 
 @pytest.mark.parametrize("length", [8, LONG_INPUTS])
@@ -55,14 +100,12 @@ def test_without_factors_the_states_are_the_encoders(length):
     batch = toy_batch(LENGTHS)
     distinct, word_of_token = batch.ids.unique(return_inverse=True)
     words = torch.randn(len(distinct), length, dtype=torch.float64)
-    encoder = LSTMEncoder(length, 6).double()
+    texts = Looked(LSTMEncoder(length, 6).double(), batch, words, word_of_token)
     with torch.no_grad():
-        states, content, word_attention = encoder.states_of_words(words, word_of_token, batch)
-        expected = encoder.states(words[word_of_token], batch)[0]
-    assert_close(states, expected, atol=1e-12, rtol=1e-12)
+        states = texts.states()
+        expected = texts.states_by_pytorch()
+    assert_same(states, expected)
     assert states.abs().max() > 0.01
-    assert content is batch.content
-    assert word_attention is None
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average"])
@@ -72,30 +115,28 @@ def test_each_distinct_word_looked_up_once_gives_the_same_outputs(encoder):
     with torch.no_grad():
         outputs = classifier.outputs_of_repeated_words(batch)
         expected = classifier(batch)
-    assert_close(outputs.logits, expected.logits, atol=1e-12, rtol=1e-12)
-    assert_close(outputs.attention, expected.attention, atol=1e-12, rtol=1e-12)
+    assert_same(outputs.logits, expected.logits)
+    assert_same(outputs.attention, expected.attention)
 
 
-def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
-    encoder, words, word_of_token, batch = case
+class Halved(LSTMEncoder):
+    def forward(self, embeddings, mask, content):
+        return super().forward(embeddings, mask, content) / 2
 
-    class Halved(LSTMEncoder):
-        def forward(self, embeddings, mask, content):
-            return super().forward(embeddings, mask, content) / 2
 
-    halved = Halved(encoder.forwards.input_size, encoder.size // 2).to(words.dtype)
+@pytest.mark.parametrize("has_factors", [True, False])
+def test_a_subclass_that_reads_in_another_way_is_asked_itself(case, has_factors):
+    encoder = case.encoder
+    halved = Halved(encoder.forwards.input_size, encoder.size // 2).double()
     halved.load_state_dict(encoder.state_dict())
-    ones = torch.ones_like(batch.ids, dtype=words.dtype)
-    states = halved.states_of_words(words, word_of_token, batch, ones)[0]
-    expected = encoder.states_of_words(words, word_of_token, batch, ones)[0] / 2
-    assert_close(states, expected, atol=1e-12, rtol=1e-12)
-    states = halved.states_of_words(words, word_of_token, batch)[0]
-    assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    scale = case.ones if has_factors else None
+    states = case.states(scale, encoder=halved)
+    assert_same(states, case.states(scale) / 2)
 
 
 def test_parameters_are_left_alone(case):
-    encoder, words, word_of_token, batch = case
-    scale = torch.ones_like(batch.ids, dtype=words.dtype).requires_grad_()
-    encoder.states_of_words(words, word_of_token, batch, scale)[0].sum().backward()
+    scale = case.ones.requires_grad_()
+    case.states(scale).sum().backward()
     assert scale.grad is not None
-    assert all(parameter.grad is None for parameter in encoder.parameters())
+    for parameter in case.encoder.parameters():
+        assert parameter.grad is None

@@ -63,29 +63,32 @@ def seen_places(kind, length):
 
 def value_vectors(module, states):
     """The values of the key heads, `[places, heads, size]`, by the module's own projection."""
-    size = getattr(module, "head_dim", None) or module.attention_head_size
-    places = states.shape[1]
     if hasattr(module, "v_proj"):
-        return module.v_proj(states).view(places, -1, size)
-    if hasattr(module, "Wqkv"):
-        return module.Wqkv(states).view(places, 3, -1, size)[:, 2]
-    if hasattr(module, "c_attn"):
-        return module.c_attn(states).chunk(3, -1)[2].view(places, -1, size)
-    return module.value(states).view(places, -1, size)
+        values = module.v_proj(states)
+    elif hasattr(module, "Wqkv"):
+        values = module.Wqkv(states).chunk(3, -1)[2]
+    elif hasattr(module, "c_attn"):
+        values = module.c_attn(states).chunk(3, -1)[2]
+    else:
+        values = module.value(states)
+    size = getattr(module, "head_dim", None) or module.attention_head_size
+    return values[0].unflatten(-1, (-1, size))
 
 
 def last_attention(plain, kind):
     """The module that makes values in the last layer, and the projection of what is attended to."""
-    makers = ("v_proj", "Wqkv", "c_attn", "value")
     modules = dict(plain.named_modules())
-    name = [name for name, part in modules.items() if any(hasattr(part, key) for key in makers)][-1]
-    place = name.rpartition(".")[0] if kind.family == "Bert" else name
-    projections = [
-        part
-        for path, part in modules.items()
-        if path.startswith(place) and path.endswith("." + kind.projection)
+    makers = ("v_proj", "Wqkv", "c_attn", "value")
+    *_, name = [
+        name for name, module in modules.items() if any(hasattr(module, part) for part in makers)
     ]
-    return modules[name], projections[0]
+    folder = name.rpartition(".")[0] if kind.family == "Bert" else name
+    projection, *_ = [
+        module
+        for path, module in modules.items()
+        if path.startswith(folder) and path.endswith("." + kind.projection)
+    ]
+    return modules[name], projection
 
 
 @torch.no_grad()
@@ -99,23 +102,20 @@ def prediction_with(plain, kind, encoding, row):
         vectors.append(value_vectors(module, states))
 
     def put(module, inputs):
-        attended = inputs[0].clone()
         values = vectors[-1]
-        size = values.shape[-1]
-        heads = attended.shape[-1] // size
-        of_head = values[:, HEAD * values.shape[1] // heads]
-        attended[0, kind.query, HEAD * size : (HEAD + 1) * size] = row @ of_head
+        _, key_heads, size = values.shape
+        attended = inputs[0].clone()
+        by_head = attended[0, kind.query].view(-1, size)
+        key_head = HEAD * key_heads // len(by_head)
+        by_head[HEAD] = row @ values[:, key_head]
         return (attended,)
 
-    handles = [
+    with (
         maker.register_forward_pre_hook(remember, with_kwargs=True),
         projection.register_forward_pre_hook(put),
-    ]
-    try:
-        return plain(**encoding).logits[0].softmax(-1)
-    finally:
-        for handle in handles:
-            handle.remove()
+    ):
+        (logits,) = plain(**encoding).logits
+    return logits.softmax(-1)
 
 
 class Plain:
@@ -155,38 +155,50 @@ class Plain:
         return (moved - self.prediction).abs().sum() / 2
 
 
-@pytest.fixture(params=KINDS)
-def beside(request, tmp_path):
+@pytest.fixture(scope="module", params=KINDS)
+def beside(request, tmp_path_factory):
     """Our readout of the texts, and the plain network on each."""
     kind = KINDS[request.param]
-    folder = tmp_path / "model"
-    reader = tokenizer(folder, model_max_length=128)
-    network(folder, kind.family, vocab_size=len(reader), **kind.options)
+    folder = tmp_path_factory.mktemp("kind")
+    reader = tokenizer(folder / "model", model_max_length=128)
+    network(folder / "model", kind.family, vocab_size=len(reader), **kind.options)
     rows = [(text, "no") for text in TEXTS]
-    model, data = opened(folder, rows, tmp_path, f"model.heads=[{HEAD}]")
+    model, data = opened(folder / "model", rows, folder, f"model.heads=[{HEAD}]")
     batch = data.splits["test"][[0, 1, 2]]
     with torch.no_grad():
         readout = model.readout(batch, model(batch))
-    return readout, [Plain(folder, reader, kind, text) for text in TEXTS]
+    return readout, [Plain(folder / "model", reader, kind, text) for text in TEXTS]
+
+
+@pytest.mark.parametrize("number", range(len(TEXTS)))
+def test_attention_is_that_of_the_plain_network(beside, number):
+    readout, texts = beside
+    plain = texts[number]
+    attention = readout.attention[number, readout.content[number]]
+    assert (plain.row[~plain.seen] == 0).all()
+    assert_close(attention, plain.weights)
+
+
+def permuted(weights):
+    """The weights in other orders."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(DRAWS):
+        yield weights[torch.randperm(len(weights), generator=generator)]
 
 
 def test_the_tvd_of_permuted_weights_is_that_of_a_hook_of_our_own(beside):
     readout, texts = beside
-    generator = torch.Generator().manual_seed(0)
-    largest = 0.0
+    distances = []
     for number, plain in enumerate(texts):
-        content = readout.content[number]
-        assert (plain.row[~plain.seen] == 0).all()
-        assert_close(readout.attention[number, content], plain.weights)
-        for _ in range(DRAWS):
-            shuffled = plain.weights[torch.randperm(len(plain.words), generator=generator)]
+        for weights in permuted(plain.weights):
             attention = readout.attention.clone()
-            attention[number, content] = shuffled
-            distance = readout.distance(readout.predict(attention[None])[0], readout.prediction())
-            expected = plain.distance_under(shuffled)
+            attention[number, readout.content[number]] = weights
+            (predicted,) = readout.predict(attention[None])
+            distance = readout.distance(predicted, readout.prediction())
+            expected = plain.distance_under(weights)
             assert_close(distance[number], expected, atol=1e-6, rtol=0)
-            largest = max(largest, float(expected))
-    assert largest > 1e-3
+            distances.append(float(expected))
+    assert max(distances) > 1e-3
 
 
 def test_a_network_of_global_tokens_in_windows_is_refused_with_its_reason(tmp_path):
