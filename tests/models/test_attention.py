@@ -10,12 +10,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attnprobe.core.batch import Batch, Outputs
-from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.core.errors import UserError
 from attnprobe.models import attention as kinds
+from attnprobe.models.classifier import AttentionClassifier
 from tests.toys import toy_batch, toy_classifier
-
-
 
 
 def test_additive_attention_by_hand():

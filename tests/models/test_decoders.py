@@ -12,28 +12,33 @@ from tests.toys import toy_batch, toy_classifier, toy_readout
 LENGTHS = [4, 3, 1, 4, 4, 3]
 
 
+def additive_decoder(classes):
+    """A decoder of vectors of five numbers with a question of three, and such a vector and
+    question."""
+    decoder = AdditiveDecoder(5, classes, query_size=3).double()
+    vectors = torch.randn(2, 5, dtype=torch.float64)
+    queries = torch.randn(2, 3, dtype=torch.float64)
+    return decoder, vectors, queries
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_additive_decoder_adds_what_text_and_question_say(classes):
-    decoder = AdditiveDecoder(5, classes, query_size=3).double()
-    v = torch.randn(2, 5).double()
-    q = torch.randn(2, 3).double()
-    text = v @ decoder.output.weight.T + decoder.output.bias
-    question = q @ decoder.question.weight.T
+    decoder, vectors, queries = additive_decoder(classes)
+    text = vectors @ decoder.output.weight.T + decoder.output.bias
+    question = queries @ decoder.question.weight.T
     expected = text + question
     if classes == 2:
         expected = torch.cat([torch.zeros(2, 1), expected], -1)
-    assert_close(decoder(v, q), expected)
+    assert_close(decoder(vectors, queries), expected)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_a_question_that_says_nothing_leaves_the_linear_decoder(classes):
-    decoder = AdditiveDecoder(5, classes, query_size=3).double()
+    decoder, vectors, queries = additive_decoder(classes)
     torch.nn.init.zeros_(decoder.question.weight)
     plain = LinearDecoder(5, classes).double()
     plain.load_state_dict(decoder.state_dict(), strict=False)
-    v = torch.randn(2, 5).double()
-    q = torch.randn(2, 3).double()
-    assert_close(decoder(v, q), plain(v), rtol=0, atol=0)
+    assert_close(decoder(vectors, queries), plain(vectors), rtol=0, atol=0)
 
 
 def test_the_additive_decoder_needs_a_question():
@@ -56,25 +61,25 @@ class Questioned:
 
     @torch.no_grad()
     def logits(self, attention):
-        outputs = self.outputs
         return self.classifier.decoder.decode(
-            outputs.hidden,
+            self.outputs.hidden,
             attention,
-            outputs.query,
+            self.outputs.query,
             self.batch.candidates,
         )
 
     def smallest_set(self, row):
         """The size of the smallest set of words without which a text is decided otherwise, found by
         trying all of them; −1: there is none."""
-        words = self.batch.content[row].nonzero()[:, 0].tolist()
-        decision = self.logits(self.outputs.attention)[row].argmax()
+        attention = self.outputs.attention
+        words = self.batch.content[row].nonzero().flatten().tolist()
+        decision = self.logits(attention)[row].argmax()
         for size in range(1, len(words)):
             for erased in itertools.combinations(words, size):
-                rest = self.outputs.attention.clone()
-                rest[row, list(erased)] = 0
-                rest = rest / rest.sum(-1, keepdim=True)
-                if self.logits(rest)[row].argmax() != decision:
+                remaining = attention.clone()
+                remaining[row, erased] = 0
+                weights = remaining / remaining.sum(-1, keepdim=True)
+                if self.logits(weights)[row].argmax() != decision:
                     return size
         return -1
 
@@ -86,12 +91,12 @@ CASES = pytest.mark.parametrize(("classes", "candidates"), [(2, False), (3, Fals
 @pytest.mark.parametrize("seed", range(8))
 def test_the_readout_of_an_additive_decoder_predicts_as_the_decoder_does(classes, candidates, seed):
     model = Questioned(classes, candidates=candidates, seed=seed)
-    content = model.batch.content
+    content = model.batch.content.double()
+    even = content / content.sum(-1, keepdim=True)
     attention = model.outputs.attention
-    even = content.double() / content.sum(-1, keepdim=True)
     for weights in (attention, even, (attention + even) / 2):
-        predicted = model.logits(weights).softmax(-1)
-        assert_close(model.readout.predict(weights), predicted, atol=1e-12, rtol=0)
+        prediction = model.logits(weights).softmax(-1)
+        assert_close(model.readout.predict(weights), prediction, atol=1e-12, rtol=0)
 
 
 @CASES

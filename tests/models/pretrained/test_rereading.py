@@ -1,15 +1,19 @@
 """A word that is removed with its characters: what is left is read as the library reads it."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
-from attnprobe.core.batch import Task, prediction_distance
+from attnprobe.core.batch import Batch, Outputs
 from attnprobe.importance.base import Subject
 from attnprobe.importance.leave_one_out.removal import leave_one_out
 from attnprobe.importance.word_removal import predictions_keeping
+from attnprobe.models.base import Model
 from attnprobe.results.table import read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
@@ -37,21 +41,16 @@ ROWS = [(text, ("no", "yes")[number % 2]) for number, text in enumerate(TEXTS)]
 
 def without(text, *numbers):
     """The text without these words and the white space after them (before them at its end)."""
-    words = [match.span() for match in re.finditer(r"\S+", text)]
     for number in sorted(numbers, reverse=True):
-        start, end = words.pop(number)
-        if number < len(words):
-            text = text[:start] + text[words_start(text, end) :]
-            words = [match.span() for match in re.finditer(r"\S+", text)]
-        else:
-            before = words[-1][1] if words else start
-            text = text[:before] + text[end:]
+        spans = [word.span() for word in re.finditer(r"\S+", text)]
+        start, end = spans[number]
+        is_last = number == len(spans) - 1
+        if not is_last:
+            end, _ = spans[number + 1]
+        elif number > 0:
+            _, start = spans[number - 1]
+        text = text[:start] + text[end:]
     return text
-
-
-def words_start(text, place):
-    """Where the next word starts, from this place on."""
-    return place + re.search(r"\S", text[place:]).start()
 
 
 def llama(folder):
@@ -84,92 +83,125 @@ def joining(folder):
 CHECKPOINTS = {"gpt2": gpt2, "roberta": roberta, "llama": llama, "two words in a piece": joining}
 
 
+@dataclass(frozen=True)
+class Read:
+    """Texts in one batch as a model reads them, and the library alone.
+
+    Attributes:
+        says: the library's probabilities of a text, or of the texts of a pair.
+    """
+
+    model: Model
+    batch: Batch
+    outputs: Outputs
+    says: Callable[..., Tensor]
+
+    @classmethod
+    def of(cls, result, says):
+        """All texts of a checkpoint that is opened."""
+        split = result.data.splits["test"]
+        batch = split[list(range(len(split)))]
+        with torch.no_grad():
+            outputs = result.model(batch)
+        return cls(result.model, batch, outputs, says)
+
+    def removals(self, row):
+        """TVD without each word of a text, as ours has it."""
+        removals = leave_one_out(self.model, self.batch, self.outputs)
+        return removals.distance[row, self.batch.content[row]].tolist()
+
+    def is_whole(self, row, text):
+        """Whether each of its words is a unit: two that share a piece are one."""
+        return int(self.batch.content[row].sum()) == len(text.split())
+
+
+def distance(says, whole, shortened):
+    """TVD of the library's predictions of two texts, or pairs."""
+    change = says(*shortened) - says(*whole)
+    return change.abs().sum().item() / 2
+
+
+def removals_by_loop(says, text):
+    """TVD without each word of a text, as the library has it."""
+    words = range(len(text.split()))
+    return [distance(says, [text], [without(text, number)]) for number in words]
+
+
+def library(plain, reader):
+    """The library's probabilities."""
+
+    def says(*texts):
+        return library_says(plain, reader, *texts).softmax(-1)
+
+    return says
+
+
 @pytest.fixture(params=CHECKPOINTS)
-def checkpoint(request, tmp_path):
-    return CHECKPOINTS[request.param](tmp_path / "model"), tmp_path
+def reread(request, tmp_path):
+    """Texts of which a model reads again what is left."""
+    reader, plain = CHECKPOINTS[request.param](tmp_path / "model")
+    result = opened(tmp_path / "model", ROWS, tmp_path, CHARACTERS)
+    return Read.of(result, library(plain, reader))
 
 
-def examined(result):
-    """The model, and its texts and outputs in one batch."""
-    batch = result.data.splits["test"][list(range(len(TEXTS)))]
-    with torch.no_grad():
-        outputs = result.model(batch)
-    return result.model, batch, outputs
+@pytest.mark.parametrize(
+    ("text", "numbers", "expected"),
+    [
+        (TEXTS[0], [0], "film was very good and dull"),
+        (TEXTS[1], [1], "  a\twas  the plot \n"),
+        (TEXTS[1], [4], "  a\tfilm\n\nwas  the \n"),
+        (TEXTS[1], [3, 4], "  a\tfilm\n\nwas \n"),
+    ],
+)
+def test_the_rule_of_what_goes_with_a_word(text, numbers, expected):
+    assert without(text, *numbers) == expected
 
 
-def by_plain_loop(reader, plain, texts):
-    """TVD of the library's predictions of each text without each word, and of the whole text."""
-    result = []
-    for text in texts:
-        whole = library_says(plain, reader, text).softmax(-1)
-        rows = []
-        for number in range(len(text.split())):
-            rest = library_says(plain, reader, without(text, number)).softmax(-1)
-            rows.append(float((rest - whole).abs().sum() / 2))
-        result.append(rows)
-    return result
-
-
-def test_the_rule_of_what_goes_with_a_word():
-    assert without(TEXTS[0], 0) == "film was very good and dull"
-    assert without(TEXTS[1], 1) == "  a\twas  the plot \n"
-    assert without(TEXTS[1], 4) == "  a\tfilm\n\nwas  the \n"
-    assert without(TEXTS[1], 3, 4) == "  a\tfilm\n\nwas \n"
-
-
-def test_leave_one_out_is_that_of_a_plain_loop(checkpoint):
-    (reader, plain), folder = checkpoint
-    model, batch, outputs = examined(opened(folder / "model", ROWS, folder, CHARACTERS))
-    expected = by_plain_loop(reader, plain, TEXTS)
-    distance = leave_one_out(model, batch, outputs).distance
+def test_leave_one_out_is_that_of_a_plain_loop(reread):
     for row, text in enumerate(TEXTS):
-        if int(batch.content[row].sum()) < len(text.split()):
-            continue  # two of its words are one unit
-        measured = distance[row, batch.content[row]]
-        assert_close(measured, torch.tensor(expected[row]).double(), atol=1e-5, rtol=0)
+        if reread.is_whole(row, text):
+            expected = removals_by_loop(reread.says, text)
+            assert reread.removals(row) == pytest.approx(expected, abs=1e-5)
 
 
-def test_several_words_that_go_are_no_longer_in_the_string(checkpoint):
-    (reader, plain), folder = checkpoint
-    model, batch, outputs = examined(opened(folder / "model", ROWS, folder, CHARACTERS))
-    keep = batch.content.clone()
-    gone = {0: (0, 3, 6), 1: (0, 1, 4), 2: (1,), 3: (0,)}
-    is_whole = [
-        int(batch.content[row].sum()) == len(text.split()) for row, text in enumerate(TEXTS)
-    ]
-    assert sum(is_whole) >= 3
-    for row, words in gone.items():
-        if is_whole[row]:
-            keep[row, [1 + word for word in words]] = False
-    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
-    predicted = predictions_keeping(subject, keep, "delete")
-    for row, words in gone.items():
-        if is_whole[row]:
-            expected = library_says(plain, reader, without(TEXTS[row], *words)).softmax(-1)
-            assert_close(predicted[row], expected, atol=1e-5, rtol=0)
+GONE = [(0, 3, 6), (0, 1, 4), (1,), (0,)]
+
+
+"""Words of each text that go together."""
+
+
+def test_several_words_that_go_are_no_longer_in_the_string(reread):
+    whole_rows = [row for row, text in enumerate(TEXTS) if reread.is_whole(row, text)]
+    assert len(whole_rows) >= 3
+    keep = reread.batch.content.clone()
+    for row in whole_rows:
+        places = [1 + word for word in GONE[row]]
+        keep[row, places] = False
+    readout = reread.model.readout(reread.batch, reread.outputs)
+    subject = Subject(reread.model, reread.batch, reread.outputs, readout)
+
+    predictions = predictions_keeping(subject, keep, "delete")
+
+    for row in whole_rows:
+        expected = reread.says(without(TEXTS[row], *GONE[row]))
+        assert_close(predictions[row], expected, atol=1e-5, rtol=0)
+
+
+IF_FIRST = "in 4 of 4 texts if it is the first"
 
 
 def test_pieces_that_stay_are_another_text_of_a_byte_level_tokenizer(tmp_path):
     """What the option is for: without the first word the next one keeps its space."""
     reader, plain = gpt2(tmp_path / "model")
-    (tmp_path / "pieces").mkdir()
-    by_pieces = opened(tmp_path / "model", ROWS, tmp_path / "pieces")
-    model, batch, outputs = examined(by_pieces)
-    of_pieces = leave_one_out(model, batch, outputs).distance[0, 1]
-    of_characters = by_plain_loop(reader, plain, TEXTS[:1])[0][0]
-    assert abs(float(of_pieces) - of_characters) > 1e-3
-    sentence, _ = by_pieces.check("removal")
+    result = opened(tmp_path / "model", ROWS, tmp_path)
+    texts = Read.of(result, library(plain, reader))
+    by_pieces, *_ = texts.removals(0)
+    by_characters, *_ = removals_by_loop(texts.says, TEXTS[0])
+    assert abs(by_pieces - by_characters) > 1e-3
+    sentence, _ = result.check("removal")
     assert "a word is removed with its pieces" in sentence
-    assert "in 4 of 4 texts if it is the first" in sentence
+    assert IF_FIRST in sentence
     assert "model.removal=characters reads it again" in sentence
-
-    (tmp_path / "characters").mkdir()
-    sentence, warns = opened(tmp_path / "model", ROWS, tmp_path / "characters", CHARACTERS).check(
-        "removal"
-    )
-    assert not warns
-    assert "removed with its characters, and what is left is read again" in sentence
-    assert "in 4 of 4 texts if it is the first" in sentence
 
 
 def test_whole_words_are_the_same_pieces_either_way(tmp_path):
@@ -187,7 +219,33 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("attend_to", ["both", "first", "second"])
+def test_a_byte_level_tokenizer_that_reads_again_warns_of_nothing(tmp_path):
+    gpt2(tmp_path / "model")
+    result = opened(tmp_path / "model", ROWS, tmp_path, CHARACTERS)
+    sentence, warns = result.check("removal")
+    assert not warns
+    assert "removed with its characters, and what is left is read again" in sentence
+    assert IF_FIRST in sentence
+
+
+ATTENDED = {"both": [0, 1], "first": [0], "second": [1]}
+
+
+"""The texts of a pair whose words are removed."""
+
+
+def removals_of_pair(says, pair, attended):
+    """TVD without each word of a pair, as the library has it."""
+    distances = []
+    for number in attended:
+        for word in range(len(pair[number].split())):
+            shortened = list(pair)
+            shortened[number] = without(pair[number], word)
+            distances.append(distance(says, pair, shortened))
+    return distances
+
+
+@pytest.mark.parametrize("attend_to", ATTENDED)
 def test_a_word_of_a_pair_is_removed_from_its_own_text(tmp_path, attend_to):
     reader, plain = roberta(tmp_path / "model")
     result = opened(
@@ -200,70 +258,62 @@ def test_a_word_of_a_pair_is_removed_from_its_own_text(tmp_path, attend_to):
         f"data.attend_to={attend_to}",
         header=("a", "b", "label"),
     )
-    batch = result.data.splits["test"][[0, 1, 2]]
-    with torch.no_grad():
-        outputs = result.model(batch)
-    distance = leave_one_out(result.model, batch, outputs).distance
-    for row, (*texts, _) in enumerate(PAIRS):
-        whole = library_says(plain, reader, *texts).softmax(-1)
-        expected = []
-        for number in {"both": (0, 1), "first": (0,), "second": (1,)}[attend_to]:
-            for word in range(len(texts[number].split())):
-                rest = list(texts)
-                rest[number] = without(rest[number], word)
-                alone = library_says(plain, reader, *rest).softmax(-1)
-                expected.append(float((alone - whole).abs().sum() / 2))
-        if len(expected) == 1:
-            continue  # nothing is left without the only word
-        measured = distance[row, batch.content[row]]
-        assert_close(measured, torch.tensor(expected).double(), atol=1e-5, rtol=0)
+    texts = Read.of(result, library(plain, reader))
+    for row, (*pair, _) in enumerate(PAIRS):
+        expected = removals_of_pair(texts.says, pair, ATTENDED[attend_to])
+        if len(expected) > 1:  # nothing is left without the only word
+            assert texts.removals(row) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_prompt_stays_around_what_is_read_again(tmp_path):
+def test_a_prompt_stays_around_what_is_read_again():
     model = families.prompted("gpt2", removal="characters")
-    texts = ["the film was fine", "a long and dull story"]
-    batch = families.batch_of(model, texts)
+    strings = ["the film was fine", "a long and dull story"]
+    batch = families.batch_of(model, strings)
     model.prepare(batch)
     model = model.to(model.precision)
-    with torch.no_grad():
-        outputs = model(batch)
-    distance = leave_one_out(model, batch, outputs).distance
     reader = families.language_tokenizer("gpt2")
     plain, _ = families.library("CausalLM", families.language_model("gpt2"))
 
+    @torch.no_grad()
     def says(text):
         string = PROMPT.format(text=text)
         ids = reader(string, return_tensors="pt").input_ids
         labels = [reader(string + label).input_ids[ids.shape[1]] for label in LABELS.values()]
-        with torch.no_grad():
-            return plain(input_ids=ids).logits[0, -1, labels].softmax(-1)
+        return plain(input_ids=ids).logits[0, -1, labels].softmax(-1)
 
-    for row, text in enumerate(texts):
-        whole = says(text)
-        expected = torch.stack(
-            [
-                prediction_distance(says(without(text, number)), whole, Task.SINGLE_LABEL)
-                for number in range(len(text.split()))
-            ]
-        )
-        assert_close(distance[row, batch.content[row]], expected.double(), atol=2e-5, rtol=0)
+    with torch.no_grad():
+        texts = Read(model, batch, model(batch), says)
+    for row, string in enumerate(strings):
+        expected = removals_by_loop(texts.says, string)
+        assert texts.removals(row) == pytest.approx(expected, abs=2e-5)
 
 
-def test_a_run_reads_again_and_so_does_an_explanation(tmp_path):
-    reader, plain = gpt2(tmp_path / "model")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run that reads again, and the library's probabilities."""
+    folder = tmp_path_factory.mktemp("run")
+    reader, plain = gpt2(folder / "model")
     probes = "probe=[leave_one_out,swaps,faithfulness]"
-    settings = run_settings(tmp_path / "model", ROWS, tmp_path, probes, *FEW_PASSES, CHARACTERS)
-    directory = run(composed(*settings))
+    settings = run_settings(folder / "model", ROWS, folder, probes, *FEW_PASSES, CHARACTERS)
+    return run(composed(*settings)), library(plain, reader)
+
+
+def test_a_run_reads_again(finished):
+    directory, says = finished
     results = read_results(directory, probe="leave_one_out")
-    rows = results[results["metric"] == "leave_one_out"]
-    expected = by_plain_loop(reader, plain, TEXTS)
-    for example, numbers in rows.groupby("example_id"):
-        measured = numbers.sort_values("step")["value"].tolist()
-        assert measured == pytest.approx(expected[example], abs=1e-5)
+    distances = results[results["metric"] == "leave_one_out"].sort_values("step")
+    for example, rows in distances.groupby("example_id"):
+        expected = removals_by_loop(says, TEXTS[example])
+        assert rows["value"].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_run_that_is_loaded_reads_again(finished):
+    directory, says = finished
     loaded = load_run(directory)
     batch, outputs = loaded.outputs([TEXTS[1]])
-    distance = leave_one_out(loaded.classifier, batch, outputs).distance
-    assert distance[0, batch.content[0]].tolist() == pytest.approx(expected[1], abs=1e-5)
+    texts = Read(loaded.classifier, batch, outputs, says)
+    expected = removals_by_loop(says, TEXTS[1])
+    assert texts.removals(0) == pytest.approx(expected, abs=1e-5)
 
 
 def test_what_was_cut_stays_cut(tmp_path):
@@ -271,15 +321,7 @@ def test_what_was_cut_stays_cut(tmp_path):
     plain = network(tmp_path / "model", "Bert", vocab_size=len(reader))
     text = "the film was very good and dull but fine"
     result = opened(tmp_path / "model", [(text, "no")] * 2, tmp_path, CHARACTERS)
-    batch = result.data.splits["test"][[0]]
-    with torch.no_grad():
-        outputs = result.model(batch)
-    distance = leave_one_out(result.model, batch, outputs).distance[0, batch.content[0]]
-    read = " ".join(text.split()[:6])
-    assert_close(
-        distance,
-        torch.tensor(by_plain_loop(reader, plain, [read])[0]),
-        check_dtype=False,
-        atol=1e-5,
-        rtol=0,
-    )
+    texts = Read.of(result, library(plain, reader))
+    part_read = " ".join(text.split()[:6])
+    expected = removals_by_loop(texts.says, part_read)
+    assert texts.removals(0) == pytest.approx(expected, abs=1e-5)
