@@ -21,6 +21,9 @@ from jaxtyping import install_import_hook
 # the same.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
     os.environ.pop(name, None)
+# Compiled files: without them every process compiles the package, and every session the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # for good: the package imports its parts when they are first asked for. Only rooms of tensors:
 # beartype warns of omegaconf's own annotations.

@@ -1,7 +1,4 @@
-import os
 import shlex
-import subprocess
-import sys
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -13,8 +10,8 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.runs.answers import answer
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.launching import safe_path
 from attnprobe.runs.validation import configured
+from tests.light_commands import light_commands
 from tests.small_runs import composed
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
@@ -131,16 +128,11 @@ def test_a_mistyped_option_is_answered_by_its_name(words, answer, capsys):
     assert answer in capsys.readouterr().err
 
 
-LIGHT = """
-import sys
-from attnprobe.cli.main import main
-
-try:
-    main(sys.argv[1:])
-except SystemExit as ended:
-    heavy = [name for name in ("torch", "lightning", "transformers") if name in sys.modules]
-    print(ended.code, heavy)
-"""
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """Commands in processes that have imported nothing heavy."""
+    with light_commands(tmp_path_factory.mktemp("outputs")) as processes:
+        yield processes
 
 
 @pytest.mark.parametrize(
@@ -160,10 +152,11 @@ except SystemExit as ended:
     ],
 )
 def test_files_columns_settings_and_options_are_answered_before_torch_is_there(
-    texts, words, answer, tmp_path
+    commands, texts, words, answer, tmp_path
 ):
     arguments = [word.format(texts=texts) for word in words]
-    refused_lightly(["audit", *arguments], answer, tmp_path)
+    ended = commands.carry_out(["audit", *arguments], tmp_path)
+    assert_refused_lightly(ended, answer)
 
 
 @pytest.mark.parametrize(
@@ -194,22 +187,15 @@ def test_files_columns_settings_and_options_are_answered_before_torch_is_there(
         (["explain", "nowhere", "a text"], "nowhere does not exist"),
     ],
 )
-def test_what_is_not_there_is_answered_before_torch_is_there(command, answer, tmp_path):
-    refused_lightly(command, answer, tmp_path)
+def test_what_is_not_there_is_answered_before_torch_is_there(commands, command, answer, tmp_path):
+    assert_refused_lightly(commands.carry_out(command, tmp_path), answer)
 
 
-def refused_lightly(command, answer, folder):
-    """Check that a command ends with status 2 and this answer, and imports nothing heavy."""
-    ended = subprocess.run(
-        [sys.executable, "-c", LIGHT, *command],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ | safe_path(),
-        check=True,
-    )
+def assert_refused_lightly(ended, answer):
+    """A command ended with status 2 and this answer, and imported nothing heavy."""
     assert answer in ended.stderr
-    assert ended.stdout.splitlines()[-1] == "2 []"
+    assert ended.status == 2
+    assert ended.heavy == []
 
 
 @pytest.fixture

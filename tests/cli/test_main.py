@@ -161,7 +161,7 @@ PROBES = "[permutation,swaps]"
     ids=["run", "verbose", "report", "dry", "audit"],
 )
 def test_no_line_without_a_terminal_is_wider_than_80_columns(
-    words, folder_with_runs, monkeypatch, capsys
+    words, folder_with_runs, monkeypatch, capsys, no_pictures
 ):
     monkeypatch.chdir(folder_with_runs)
     monkeypatch.setattr("sys.argv", ["attnprobe"])

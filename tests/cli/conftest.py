@@ -1,0 +1,3 @@
+from tests.invented_runs import no_pictures
+
+__all__ = ["no_pictures"]
