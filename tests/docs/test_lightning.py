@@ -24,7 +24,7 @@ SCRIPT, PRETRAINED, OTHER_BATCHES, METRICS = re.findall(r"^```python\n(.*?)^```"
 # few texts at a time, so that there are batches to share
 SHOWN = SCRIPT
 SCRIPT = SCRIPT.replace('tokenizer="whitespace"', 'tokenizer="whitespace", eval_batch_size=10')
-ON_TWO = SCRIPT.replace('accelerator="cpu",', 'accelerator="cpu", devices=2, strategy="ddp",')
+ON_TWO = SCRIPT.replace('accelerator="cpu",', 'accelerator="cpu", devices=2, strategy="ddp_fork",')
 ON_TWO = re.sub(r"logger=\[.*\]", "logger=False", ON_TWO)
 ON_TWO = ON_TWO.replace('"by_hand"', '"on_two"').replace("trainer.save_checkpoint", "()  # ")
 # trained once: two processes would train another model
@@ -33,6 +33,13 @@ ON_TWO = ON_TWO.replace(
     "trainer = L.Trainer(",
     'WEIGHTS = torch.load("reviews.ckpt")["state_dict"]\n    trainer = L.Trainer(',
 )
+# one process for both scripts, whose imports take longer than they
+BOTH = """
+import runpy
+
+for script in ("reviews.py", "on_two.py"):
+    runpy.run_path(script, run_name="__main__")
+"""
 
 
 def executed(folder, *command, timeout=1000):
@@ -65,8 +72,7 @@ def folder(tmp_path_factory):
             rows.writerow([" ".join(text), stars])
     (place / "reviews.py").write_text(SCRIPT)
     (place / "on_two.py").write_text(ON_TWO)
-    executed(place, sys.executable, "reviews.py")
-    executed(place, sys.executable, "on_two.py")
+    executed(place, sys.executable, "-c", BOTH)
     words = shlex.split(COMMAND.replace("\\\n", " "))
     assert words[:3] == ["python", "-m", "attnprobe"]
     with pytest.MonkeyPatch.context() as patch:
