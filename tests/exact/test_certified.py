@@ -20,16 +20,15 @@ from tests.exact.test_farthest import (
 )
 
 
-@pytest.mark.parametrize("epsilon", [0.02, 0.2])
 @pytest.mark.parametrize(
-    ("seq", "classes", "steps", "exclusive"),
+    ("seq", "classes", "steps", "exclusive", "epsilon"),
     [
-        (3, 3, 150, True),
-        (4, 3, 36, True),
-        (4, 5, 36, True),
-        (3, 2, 150, False),
-        (4, 3, 36, False),
-        (4, 6, 36, False),
+        (3, 3, 150, True, 0.02),
+        (4, 3, 36, True, 0.2),
+        (4, 5, 36, True, 0.02),
+        (3, 2, 150, False, 0.2),
+        (4, 3, 36, False, 0.02),
+        (4, 6, 36, False, 0.2),
     ],
 )
 def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, epsilon):

@@ -13,13 +13,14 @@ from attnprobe.report.publish import write_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.run import run
 from attnprobe.runs.studies import carry_out_study, with_teacher
-from tests.small_runs import SMALL, composed
+from tests.small_runs import NARROW, SMALL, composed
 
 TINY = (
     "data.source.train_size=60",
     "data.source.validation_size=20",
     "data.source.test_size=20",
     "training.epochs=1",
+    NARROW,
 )
 STUDY = ("study.seeds=[1]", "study.weights=[0.0,0.5]")
 
