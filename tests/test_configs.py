@@ -21,7 +21,7 @@ from attnprobe.runs.composition import resolved
 from attnprobe.runs.run import run
 from attnprobe.runs.validation import configured
 from tests import remembered
-from tests.small_runs import SMALL, SMALL_ADVERSARY, composed
+from tests.small_runs import NARROW, SMALL, SMALL_ADVERSARY, composed
 
 CONF = Path(__file__).parent.parent / "conf"
 
@@ -106,6 +106,7 @@ FEW_SAMPLES = (
     "importance.shapley_sampling.samples=5",
     "importance.integrated_gradients.steps=4",
 )
+FEW_STEPS = ("probe.adversarial.steps=5", "probe.adversarial.restarts=1")
 
 
 # tests/models/pretrained has the experiment `sites`, tests/runs/launching the sweep `papers`
@@ -118,26 +119,39 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
         f"+experiment={stem}",
         *SMALL,
         "data.source.test_size=8",
+        "training.epochs=1",
         *FEW_SAMPLES,
         f"output={tmp_path}",
     ]
     config = composed(*settings)
     if "adversarial" in config.probe:
-        config = composed(*settings, *SMALL_ADVERSARY)
+        settings += FEW_STEPS
+    if "width" in config.model:
+        settings.append(NARROW)
+    config = composed(*settings)
     results = read_results(run(config))
     assert set(results["experiment"]) == {stem}
     assert set(results["probe"]) >= set(config.probe)
 
 
 # tests/models has the attentions that are given
-@pytest.mark.parametrize("attention", sorted(set(stems("model/attention")) - {"imposed", "column"}))
+PROBED = sorted(set(stems("model/attention")) - {"imposed", "column"})
+BY_DEFAULT = ("additive", "dot", "entmax", "label", "sparsemax", "rationale", "uniform")
+"""Attentions that are learned, and two of those that are set, which differ by their weights."""
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROBED],
+)
 def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(
     attention, tmp_path
 ):
-    settings = [*SMALL, *SMALL_ADVERSARY, "data.source.test_size=12", f"output={tmp_path}"]
+    settings = [*SMALL, NARROW, "data.source.test_size=8", f"output={tmp_path}"]
+    settings += ["data.source.train_size=60", "training.epochs=1", *FEW_STEPS]
     settings += [f"model/attention={attention}", "task=qa", "+experiment=jain"]
     if attention != "additive":
-        settings += ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
+        settings += ["probe=[permutation,adversarial,gradient]"]
     config = composed(*settings)
     results = read_results(run(config))
     assert set(results["data"]) == {"stories"}
@@ -153,6 +167,7 @@ OF_LABELS = ("caml", "laat")
 @pytest.mark.parametrize("model", sorted(set(stems("model")) - {"own", "pretrained", "plm_icd"}))
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]
+    overrides.append("data.source.train_size=60")
     if model in OF_LABELS:
         overrides.append("task=labels")
     results = read_results(run(composed(*overrides, f"output={tmp_path}")))

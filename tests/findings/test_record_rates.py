@@ -141,18 +141,21 @@ def test_a_rate_weighs_rules_alike_in_the_interval_and_models_in_the_share():
     assert rate(answers).over_rules.value == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("calibrations", [250, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mean", [0.02, 0.05, 0.3, 0.9])
 @pytest.mark.parametrize("likeness", [0.05, 0.3, 0.9])
 @pytest.mark.parametrize("rules", [12, 40])
-def test_the_interval_over_rules_holds_the_truth_as_often_as_it_says(mean, likeness, rules):
-    """Rules have shares of a beta distribution, 8 models each; 2,000 calibrations."""
+def test_the_interval_over_rules_holds_the_truth_as_often_as_it_says(
+    mean, likeness, rules, calibrations
+):
+    """Rules have shares of a beta distribution, 8 models each."""
     draw = np.random.default_rng(0)
     concentration = 1 / likeness - 1
-    size = (2000, rules)
+    size = (calibrations, rules)
     chances = draw.beta(mean * concentration, (1 - mean) * concentration, size)
     shares = draw.binomial(8, chances) / 8
     held = [interval.low <= mean <= interval.high for interval in map(mean_of_rules, shares)]
-    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 2000)
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / calibrations)
 
 
 def test_student_over_the_rules_shares_would_hold_it_too_seldom():

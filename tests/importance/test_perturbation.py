@@ -95,7 +95,13 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
 
 
 @pytest.mark.parametrize(
-    ("importance", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)]
+    ("importance", "near"),
+    [
+        (KernelShap(samples=1000), 0.1),
+        (ShapleySampling(samples=100), 0.2),
+        pytest.param(KernelShap(samples=4000), 0.05, marks=pytest.mark.slow),
+        pytest.param(ShapleySampling(samples=400), 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_it_nears_the_shapley_values(importance, near):
     subject = contextual_subject(importances={importance.name: importance})

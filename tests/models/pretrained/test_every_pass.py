@@ -20,6 +20,7 @@ FIRST = 3
 NEED_MORE = {"teacher", "novelty", "known_answer", "plausibility", "sanity", "labels"}
 """Tests that need another run, other splits or a rationale, or have networks of their own."""
 FEW = {"permutation", "adversarial", "erasure", "single_weight"}
+ALL = set(probes()) - NEED_MORE
 SMALL = (
     *SMALL_ADVERSARY,
     "importances=[attention,gradient]",
@@ -81,10 +82,13 @@ def is_about(setting, names):
     return place != "probe" or parts[0] in names
 
 
-@pytest.mark.parametrize("short_way", [True, False])
-def test_no_test_gives_weight_to_a_forbidden_place(tmp_path, monkeypatch, short_way):
+@pytest.mark.parametrize(
+    ("short_way", "names"),
+    [(True, FEW), (False, FEW), pytest.param(True, ALL, marks=pytest.mark.slow)],
+    ids=["short", "whole", "every test"],
+)
+def test_no_test_gives_weight_to_a_forbidden_place(tmp_path, monkeypatch, short_way, names):
     windowed(tmp_path / "model", "ModernBert")
-    names = sorted(set(probes()) - NEED_MORE) if short_way else sorted(FEW)
     settings = run_settings(
         tmp_path / "model",
         LONG[:3],
