@@ -51,7 +51,8 @@ SHORT = {
 
 def evenly(batch):
     """The same weight for every word."""
-    return batch.content.double() / batch.content.sum(-1, keepdim=True)
+    content = batch.content.double()
+    return content / content.sum(-1, keepdim=True)
 
 
 def without_each(words, places):
@@ -88,15 +89,17 @@ def test_what_is_read_and_put_back_is_what_the_network_computes_with(examined):
 def test_another_attention_gives_another_prediction_by_either_way(examined):
     _, model, batch, outputs = examined
     even = evenly(batch)
-    attentions = torch.stack([even, outputs.attention, (even + outputs.attention) / 2])
+    recorded = outputs.attention
+    attentions = torch.stack([even, recorded, (even + recorded) / 2])
     with torch.no_grad():
         short = model.readout(batch, outputs).logits(attentions)
         whole = model.readout(batch, outputs, short=False).logits(attentions)
         replaced = model.outputs_from(batch, model.inputs(batch), even)
     assert_close(short, whole, atol=5e-6, rtol=0)
-    assert_close(whole[1], outputs.logits.double(), atol=5e-6, rtol=0)
-    assert_close(replaced.logits.double(), whole[0], atol=5e-6, rtol=0)
-    assert (whole[0] - whole[1]).abs().max() > 1e-3
+    under_even, under_recorded, _ = whole
+    assert_close(under_recorded, outputs.logits.double(), atol=5e-6, rtol=0)
+    assert_close(under_even, replaced.logits.double(), atol=5e-6, rtol=0)
+    assert (under_even - under_recorded).abs().max() > 1e-3
 
 
 def test_the_gradient_of_the_attention_is_on_the_text(examined):
@@ -116,34 +119,42 @@ def test_padding_and_batch_change_no_number(examined):
         assert_close(single.attention[0], attention, atol=1e-6, rtol=0)
 
 
+def distances_of(predictions, outputs, row):
+    """TVD from what is predicted of one text."""
+    change = predictions - outputs.logits[row].softmax(-1)
+    return change.abs().sum(-1).double() / 2
+
+
 def test_leave_one_out_is_the_text_without_the_word(examined):
     _, model, batch, outputs = examined
-    result = leave_one_out(model, batch, outputs)
-    assert result.reencoded
     words = TEXTS[1].split()
     places = [0, 7, len(words) - 1]
     with torch.no_grad():
-        prediction = predict(model, batch_of(model, without_each(words, places)))
-    change = prediction - outputs.logits[1].softmax(-1)
-    expected = change.abs().sum(-1).double() / 2
+        predictions = predict(model, batch_of(model, without_each(words, places)))
+
+    result = leave_one_out(model, batch, outputs)
+
+    assert result.reencoded
     distance = result.distance[1, [1 + place for place in places]]
-    assert_close(distance, expected, atol=1e-6, rtol=0)
+    assert_close(distance, distances_of(predictions, outputs, 1), atol=1e-6, rtol=0)
     assert result.distance[2, 1].isnan()  # of a text of one word nothing is left
 
 
 def test_neighbours_are_equal_where_their_pieces_are_and_not_where_both_are_unknown_words():
-    # the vocabulary has no "cab", "mist" and "The"
+    """The vocabulary has no "cab", "mist" and "The"."""
     words = ["dull", "cab", "mist", "the", "The", "film"]
     model, batch = prepared(texts=[" ".join(words)])
-    shorter = without_each(words, range(len(words)))
     assert batch.ids[0, 2] == batch.ids[0, 3]
     with torch.no_grad():
         outputs = model(batch)
-        distance = leave_one_out(model, batch, outputs).distance[0, 1:-1]
-        change = predict(model, batch_of(model, shorter)) - outputs.logits.softmax(-1)
-    assert_close(distance, change.abs().sum(-1) / 2, atol=1e-9, rtol=0)
-    assert distance[1] != distance[2]
-    assert distance[3] == distance[4]
+        predictions = predict(model, batch_of(model, without_each(words, range(6))))
+
+    distance = leave_one_out(model, batch, outputs).distance[0, 1:-1]
+
+    assert_close(distance, distances_of(predictions, outputs, 0), atol=1e-9, rtol=0)
+    _, cab, mist, the, capital_the, _ = distance
+    assert cab != mist
+    assert the == capital_the
 
 
 UNABLE = 8
@@ -176,11 +187,12 @@ def test_the_attention_of_heads_over_all_rows_by_hand(layer):
     model, batch = prepared(layer=layer, heads=[1, 3], rows="all")
     weights = model.recorded(batch).weights[:, [1, 3]]
     mass = torch.zeros(batch.content.shape, dtype=weights.dtype)
-    for row, words in enumerate(batch.piece_word.tolist()):
-        count = len(words) - words.count(-2)  # without padding
-        for piece, word in enumerate(words[:count]):
+    for text, word_of_piece in enumerate(batch.piece_word):
+        pieces = word_of_piece != -2  # without padding
+        of_pieces = weights[text][:, pieces].sum((0, 1))
+        for piece, word in enumerate(word_of_piece.tolist()):
             if word > 0:
-                mass[row, word] += weights[row, :, :count, piece].sum()
+                mass[text, word] += of_pieces[piece]
     assert_close(model(batch).attention, mass / mass.sum(-1, keepdim=True))
 
 
@@ -582,29 +594,45 @@ def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objectiv
     assert gradient.abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "deberta", "albert", "t5"])
-def test_every_site_is_what_a_model_of_that_site_alone_has(family):
+def sites_to_check(model):
+    """Place among the sites, layer and head of some: the mean of a layer's heads has no head."""
+    heads = model.examination.heads[0]
+    last = len(model.sites) - 1
+    for place in (0, 2, len(model.sites) // 2, last):
+        layer, head = divmod(place, heads + 1)
+        yield place, Site(layer, [head - 1] if head else None)
+
+
+SITE_FAMILIES = ["bert", "gpt2", "deberta", "albert", "t5"]
+
+
+@pytest.mark.parametrize("family", SITE_FAMILIES)
+def test_there_is_a_site_for_each_layer_and_each_head(family):
     model, batch = prepared(family)
     sites = list(model.at_sites(batch))
     assert [site.name for site in sites] == list(model.sites)
-    heads = model.examination.heads
-    assert len(sites) == sum(1 + count for count in heads)
+    assert len(sites) == sum(1 + count for count in model.examination.heads)
 
-    for place in (0, 2, len(sites) // 2, len(sites) - 1):
+
+@pytest.mark.parametrize("family", SITE_FAMILIES)
+def test_every_site_is_what_a_model_of_that_site_alone_has(family):
+    model, batch = prepared(family)
+    sites = list(model.at_sites(batch))
+    for place, alone in sites_to_check(model):
         site = sites[place]
-        layer, head = divmod(place, heads[0] + 1)
-        model.site = Site(layer, [head - 1] if head else None)
+        model.site = alone
         outputs = model.outputs_from(batch, None)
-        attention = outputs.attention
-        assert_close(site.outputs.attention, attention, atol=1e-6, rtol=0)
+        assert_close(site.outputs.attention, outputs.attention, atol=1e-6, rtol=0)
+        off_text = site.outputs.off_text
+        assert ((off_text > 0) & (off_text < 1)).all()
 
-        rival = torch.where(batch.content, attention.double().roll(1, 0) + 0.1, 0)
-        rival = rival / rival.sum(-1, keepdim=True)
-        expected = model.readout(batch, outputs, short=False).logits(rival[None])
-        logits = site.readout.logits(rival[None])
+        weights_of_other_text = outputs.attention.double().roll(1, 0)
+        mass = torch.where(batch.content, weights_of_other_text + 0.1, 0)
+        rival = mass / mass.sum(-1, keepdim=True)
+        (expected,) = model.readout(batch, outputs, short=False).logits(rival[None])
+        (logits,) = site.readout.logits(rival[None])
         assert_close(logits, expected, atol=5e-6, rtol=0)
-        assert (expected[0] - outputs.logits.double()).abs().max() > 1e-6
-        assert ((site.outputs.off_text > 0) & (site.outputs.off_text < 1)).all()
+        assert (expected - outputs.logits.double()).abs().max() > 1e-6
 
 
 class Imposed:
@@ -615,23 +643,23 @@ class Imposed:
         self.model = classifier(family, given=given, given_at=given_at)
         self.learned = classifier(family)
         batch = batch_of(self.model)
-        second = batch.content.cumsum(-1) == 2
-        self.batch = replace(batch, rationale=batch.content & second)
+        is_second = batch.content.cumsum(-1) == 2
+        self.batch = replace(batch, rationale=batch.content & is_second)
         self.model.prepare(self.batch)
         self.learned.prepare(self.batch)
 
     @torch.no_grad()
-    def records(self):
-        """Every attention of one pass."""
+    def weights(self):
+        """The attention of every layer in one pass."""
         records = []
         self.model.run(self.batch, Pass(observer=records.append))
-        return records
+        return [record.weights for record in records]
 
     def shares(self, text):
         """The weight that every piece of a text should have, without padding."""
         words = [word for word in self.batch.piece_word[text].tolist() if word != -2]
         if self.model.given == "uniform":
-            return torch.tensor([1 / len(words)] * len(words))
+            return torch.full((len(words),), 1 / len(words))
         # an equal share of its word's weight for every piece
         weights = self.model.control.given(self.batch)[text].tolist()
         shares = [weights[word] / words.count(word) if word >= 0 else 0.0 for word in words]
@@ -649,7 +677,7 @@ every_given = pytest.mark.parametrize(
 @every_given
 def test_a_given_attention_is_what_the_pooled_row_has(family, given, given_at):
     imposed = Imposed(family, given, given_at)
-    first, *_, last = (record.weights for record in imposed.records())
+    first, *_, last = imposed.weights()
     for text in range(len(imposed.batch)):
         shares = imposed.shares(text)
         length = len(shares)

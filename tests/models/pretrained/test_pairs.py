@@ -1,6 +1,5 @@
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
@@ -39,59 +38,68 @@ def mass_of_words(encoding, weights):
     """(Number of the text, number of the word in it) → the sum of its pieces' weights, in reading
     order."""
     mass = {}
-    for text, word, weight in zip(
-        encoding.sequence_ids(0),
-        encoding.word_ids(0),
-        weights.tolist(),
-        strict=True,
-    ):
+    pieces = zip(encoding.sequence_ids(0), encoding.word_ids(0), weights.tolist(), strict=True)
+    for text, word, weight in pieces:
         if word is not None:
             mass[text, word] = mass.get((text, word), 0.0) + weight
     return mass
 
 
+@pytest.mark.parametrize("row", range(len(TEXTS)))
 @pytest.mark.parametrize("attend_to", ATTENDED)
-def test_prediction_and_attention_are_the_librarys_own(attend_to):
+def test_prediction_and_attention_are_the_librarys_own(attend_to, row):
     model = classifier("bert")
     batch = batch_of(model, TEXTS, SECOND, attend_to)
     with torch.no_grad():
         outputs = model(batch)
-    for row, pair in enumerate(zip(TEXTS, SECOND, strict=True)):
-        encoding, expected = library_says("SequenceClassification", checkpoint("bert"), *pair)
-        assert_close(outputs.logits[row], expected.logits[0], atol=1e-5, rtol=0)
+    encoding, expected = library_says(
+        "SequenceClassification", checkpoint("bert"), TEXTS[row], SECOND[row]
+    )
+    mass = mass_of_words(encoding, expected.attentions[-1][0, :, 0].mean(0))
+    attended = [word for word in mass if word[0] in ATTENDED[attend_to]]
+    weights = torch.tensor([mass[word] for word in attended])
+    total = weights.sum()
 
-        mass = mass_of_words(encoding, expected.attentions[-1][0, :, 0].mean(0))
-        attended = [word for word in mass if word[0] in ATTENDED[attend_to]]
-        weights = torch.tensor([mass[word] for word in attended])
-        content = batch.content[row]
-        attention = outputs.attention[row][content]
-        assert_close(attention, weights / weights.sum(), atol=1e-5, rtol=0)
-        assert abs(float(outputs.off_text[row]) - (1 - float(weights.sum()))) < 1e-5
-        assert batch.segment[row][content].tolist() == [text for text, _ in attended]
+    content = batch.content[row]
+    assert_close(outputs.logits[row], expected.logits[0], atol=1e-5, rtol=0)
+    assert_close(outputs.attention[row, content], weights / total, atol=1e-5, rtol=0)
+    assert outputs.off_text[row].item() == pytest.approx(1 - total.item(), abs=1e-5)
+    assert batch.segment[row, content].tolist() == [text for text, _ in attended]
 
 
-def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
+SHORT = Passage.of_words(["the", "film", "was", "fine"])
+
+
+LONG = Passage.of_words(["a", "long", "and", "dull", "story", "of", "people", "unable"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        (SHORT, LONG, [True] * 9 + [False] * 3),
+        (LONG, SHORT, [True] * 5 + [False] * 3 + [True] * 4),
+    ],
+    ids=["second", "first"],
+)
+def test_the_longer_text_is_cut_and_what_is_cut_is_counted(first, second, kept):
     reader = PieceReader(families.tokenizer(), 12)
-    first = Passage.of_words(["the", "film", "was", "fine"])
-    words = ["a", "long", "and", "dull", "story", "of", "people", "unable"]
-    second = Passage.of_words(words)
-    (longer_last,) = reader.read([Passages.paired(first, second, "both")])
-    (longer_first,) = reader.read([Passages.paired(second, first, "both")])
-    assert longer_last.kept.tolist() == [True] * 9 + [False] * 3
-    assert longer_first.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
-    assert longer_last.cut == longer_first.cut == 3
+    (reading,) = reader.read([Passages.paired(first, second, "both")])
+    assert reading.kept.tolist() == kept
+    assert reading.cut == 3
 
 
 def test_a_prompt_has_a_place_for_either_text():
+    """The first text spells out the place of the second one."""
     prompt = "Story: {text2}\nReview: {text}\nSentiment:"
     model = families.prompted("gpt2", prompt=prompt)
+    tokenizer = model.reader.tokenizer
     batch = batch_of(model, ["the film was fine {text2}"], ["people"])
     string = "Story: people\nReview: the film was fine {text2}\nSentiment:"
-    assert batch.pieces[0].tolist() == model.reader.tokenizer(string).input_ids
-    spelling = dict.fromkeys(range(-1, 7), "")
-    for piece, word in zip(batch.pieces[0].tolist(), batch.piece_word[0].tolist(), strict=True):
-        spelling[word] += model.reader.tokenizer.decode([piece])
-    words = [spelling[number].strip() for number in range(1, 7)]
+    assert batch.pieces[0].tolist() == tokenizer(string).input_ids
+    words = []
+    for number in range(1, 7):
+        pieces = batch.pieces[0, batch.piece_word[0] == number]
+        words.append(tokenizer.decode(pieces).strip())
     assert words == ["the", "film", "was", "fine", "{text2}", "people"]
 
 
@@ -124,25 +132,24 @@ def test_columns_that_exclude_a_second_text_are_refused(columns, message):
         Columns(**columns)
 
 
-def test_filler_of_a_pair_comes_from_the_same_text_of_other_pairs():
+@pytest.fixture
+def pair_swapper():
+    """A pair, and as its filler all words of another pair but its first: story of music, able to
+    see the film."""
     model = classifier("bert")
-    batch = batch_of(
-        model,
-        ["the film was fine", "a story of music"],
-        ["dull people", "able to see the film"],
-    )
-    # all words of the other pair but its first: story of music, able to see the film
+    first_texts = ["the film was fine", "a story of music"]
+    second_texts = ["dull people", "able to see the film"]
+    batch = batch_of(model, first_texts, second_texts)
     filler = Filler.of([batch.rows(slice(1, 2))])
-    swapper = Swapper(model, batch.rows(slice(0, 1)), filler)
+    return Swapper(model, batch.rows(slice(0, 1)), filler)
 
-    drawn = swapper.draw_filler(200, torch.Generator().manual_seed(0))
-    assert set(drawn[:, :4].flatten().tolist()) == {0, 1, 2}
-    assert set(drawn[:, 4:].flatten().tolist()) == {3, 4, 5, 6, 7}
 
-    kept = torch.tensor([[True, False, False, True, False, True]])
-    swapped = swapper.swapped(kept, torch.tensor([[0, 0, 2, 0, 3, 4]]))
-    pieces = model.reader.tokenizer.convert_ids_to_tokens(swapped.pieces[0])
-    assert pieces == ["[CLS]", "the", "story", "music", "fine", "[SEP]", "able", "people", "[SEP]"]
+def test_filler_of_a_pair_comes_from_the_same_text_of_other_pairs(pair_swapper):
+    drawn = pair_swapper.draw_filler(200, torch.Generator().manual_seed(0))
+    of_first_text = drawn[:, :4].flatten()
+    of_second_text = drawn[:, 4:].flatten()
+    assert set(of_first_text.tolist()) == {0, 1, 2}
+    assert set(of_second_text.tolist()) == {3, 4, 5, 6, 7}
 
 
 def premises_and_hypotheses():
@@ -186,22 +193,36 @@ def test_every_probe_runs_on_pairs(pairs):
     assert set(read_results(pairs)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
 
 
-def test_a_run_on_pairs_says_where_the_attention_is(pairs):
+def test_words_of_a_pair_are_swapped_with_their_pieces(pair_swapper):
+    tokenizer = pair_swapper.run.reader.tokenizer
+    kept = torch.tensor([[True, False, False, True, False, True]])
+    drawn = torch.tensor([[0, 0, 2, 0, 3, 4]])
+    swapped = pair_swapper.swapped(kept, drawn)
+    pieces = tokenizer.convert_ids_to_tokens(swapped.pieces[0])
+    assert pieces == ["[CLS]", "the", "story", "music", "fine", "[SEP]", "able", "people", "[SEP]"]
+
+
+def test_a_run_on_pairs_says_how_much_of_each_attention_is_on_the_second_text(pairs):
+    texts = {(premise, hypothesis) for premise, hypothesis, _ in premises_and_hypotheses()}
     examples = read_examples(pairs)
-    texts = {row[:2] for row in premises_and_hypotheses()}
-    on_first = []
-    for row in examples.itertuples():
-        count = row.first_words
-        assert (" ".join(row.tokens[:count]), " ".join(row.tokens[count:])) in texts
-        on_first.append(sum(row.attention[:count]))
-    expected = (1 - np.array(on_first)) * (1 - examples["special_mass"])
+    on_second = []
+    for example in examples.itertuples():
+        count = example.first_words
+        first = " ".join(example.tokens[:count])
+        second = " ".join(example.tokens[count:])
+        assert (first, second) in texts
+        on_second.append(1 - sum(example.attention[:count]))
+    expected = on_second * (1 - examples["special_mass"])
     assert_allclose(examples["second_mass"], expected, atol=1e-5)
 
+
+def test_a_run_on_pairs_says_where_the_attention_is(pairs):
     result = read_run(pairs)
-    share = examples["second_mass"].mean() / (1 - examples["special_mass"].mean())
+    mean = read_examples(pairs)[["second_mass", "special_mass", "start_mass"]].mean()
+    share = mean["second_mass"] / (1 - mean["special_mass"])
     assert f"{share:.0%} of what is on words is on the second text" in result.attention_on
     start_mass = result.manifest["attention_on"]["start_mass"]
-    assert abs(start_mass - examples["start_mass"].mean()) < 1e-3
+    assert start_mass == pytest.approx(mean["start_mass"], abs=1e-3)
 
 
 def test_a_run_on_pairs_that_is_opened_again_explains_pairs(pairs):

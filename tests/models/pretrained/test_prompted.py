@@ -2,6 +2,7 @@ import random
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
@@ -52,57 +53,76 @@ def pieces_of_words(reader, text):
     words = []
     for word in text.split():
         end = start + len(word)
-        words.append(
-            [place for place, (low, high) in enumerate(offsets) if low < end and high > start]
-        )
+        pieces = [place for place, (low, high) in enumerate(offsets) if low < end and high > start]
+        words.append(pieces)
         start = end + 1
     return words
 
 
-@pytest.mark.parametrize("family", LANGUAGE_MODELS)
-def test_prediction_and_attention_are_the_librarys_own(family):
-    model = prompted(family)
+@pytest.fixture(scope="module", params=LANGUAGE_MODELS)
+def prompted_texts(request):
+    """A family, and texts as a model of it reads them in a prompt."""
+    model = prompted(request.param)
     batch = batch_of(model)
     with torch.no_grad():
         outputs = model(batch)
     assert model.examination.queries == "last"
+    return request.param, batch, outputs
 
-    reader = families.language_tokenizer(family)
+
+def library_says_of(family, text):
     folder = families.language_model(family)
-    for row, text in enumerate(TEXTS):
-        string = PROMPT.format(text=text)
-        encoding, expected = families.library_says("CausalLM", folder, string)
-        labels = [reader(string + label).input_ids[-1] for label in LABELS.values()]
-        logits = expected.logits[0, -1, labels]
-        assert_close(outputs.logits[row], logits, atol=1e-5, rtol=0)
-        ids = encoding.input_ids[0].tolist()
-        assert batch.pieces[row, : len(ids)].tolist() == ids
+    return families.library_says("CausalLM", folder, PROMPT.format(text=text))
 
-        weights = expected.attentions[-1][0, :, -1].mean(0)
-        mass = []
-        for number, places in enumerate(pieces_of_words(reader, text), 1):
-            assert batch.piece_word[row, places].eq(number).all()
-            mass.append(float(weights[places].sum()))
-        attention = outputs.attention[row][batch.content[row]]
-        assert_close(attention, torch.tensor(mass) / sum(mass), atol=1e-5, rtol=0)
-        assert abs(float(outputs.off_text[row]) - (1 - sum(mass))) < 1e-5
+
+@pytest.mark.parametrize("row", range(len(TEXTS)))
+def test_pieces_and_prediction_are_the_librarys_own(prompted_texts, row):
+    family, batch, outputs = prompted_texts
+    text = TEXTS[row]
+    encoding, expected = library_says_of(family, text)
+    ids = encoding.input_ids[0].tolist()
+    reader = families.language_tokenizer(family)
+    string = PROMPT.format(text=text)
+    labels = [reader(string + label).input_ids[-1] for label in LABELS.values()]
+    assert batch.pieces[row, : len(ids)].tolist() == ids
+    assert_close(outputs.logits[row], expected.logits[0, -1, labels], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("row", range(len(TEXTS)))
+def test_attention_is_the_librarys_own(prompted_texts, row):
+    family, batch, outputs = prompted_texts
+    _, expected = library_says_of(family, TEXTS[row])
+    weights = expected.attentions[-1][0, :, -1].mean(0)
+    mass = []
+    words = pieces_of_words(families.language_tokenizer(family), TEXTS[row])
+    for number, places in enumerate(words, 1):
+        assert batch.piece_word[row, places].eq(number).all()
+        mass.append(weights[places].sum())
+    mass = torch.stack(mass)
+    total = mass.sum()
+    attention = outputs.attention[row, batch.content[row]]
+    assert_close(attention, mass / total, atol=1e-5, rtol=0)
+    assert outputs.off_text[row].item() == pytest.approx(1 - total.item(), abs=1e-5)
 
 
 def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
     tokenizer = families.language_tokenizer()
     reader = PieceReader(tokenizer, 24, prompt='He wrote: "{text}" Good?')
     words = ["fine", "long", "story", "of", "people"] * 4
-    (reading,) = reader.read([Passages((Passage.of_words(words),))])
-    count = int(reading.kept.sum())
-    assert 0 < count < len(words)
-    assert reading.kept.tolist() == [number < count for number in range(len(words))]
 
     def prompted_ids(size):
-        return tokenizer(f'He wrote: "{" ".join(words[:size])}" Good?').input_ids
+        text = " ".join(words[:size])
+        return tokenizer(f'He wrote: "{text}" Good?').input_ids
 
+    (reading,) = reader.read([Passages((Passage.of_words(words),))])
+
+    count = int(reading.kept.sum())
+    assert 0 < count < len(words)
+    assert reading.kept[:count].all()
     assert reading.ids.tolist() == prompted_ids(count)
     assert len(prompted_ids(count)) <= 24 < len(prompted_ids(count + 1))
-    assert sorted({*reading.word[reading.word > 0].tolist()}) == list(range(1, count + 1))
+    words_read = set(reading.word[reading.word > 0].tolist())
+    assert words_read == set(range(1, count + 1))
     assert reading.word[-1] == -1
 
 
@@ -255,15 +275,17 @@ def signed_text(draw, label):
 def language_losses(network, reader, draw):
     """Cross entropy of the answer, and of every next word."""
     labels = torch.arange(64) % 2
-    entropy = torch.nn.functional.cross_entropy
     for _ in range(150):
         texts = [f"Review: {signed_text(draw, label)} Sentiment:" for label in labels.tolist()]
         encoding = reader(texts, padding=True, return_tensors="pt")
         logits = network(**encoding).logits
         last = encoding.attention_mask.sum(1) - 1
-        answer = entropy(logits[torch.arange(64), last], 4 + labels)
-        mask = encoding.attention_mask[:, 1:] > 0
-        yield answer + entropy(logits[:, :-1][mask], encoding.input_ids[:, 1:][mask])
+        answer = cross_entropy(logits[range(64), last], 4 + labels)
+
+        has_next_word = encoding.attention_mask[:, 1:] > 0
+        next_words = encoding.input_ids[:, 1:][has_next_word]
+        next_word = cross_entropy(logits[:, :-1][has_next_word], next_words)
+        yield answer + next_word
 
 
 def trained_gpt2(reader, draw, seed):
@@ -288,6 +310,15 @@ def trained_gpt2(reader, draw, seed):
     return families.stored(network, reader)
 
 
+def effect_of_erasure(readout, place):
+    """TVD, on average, as if these places had no weight."""
+    erased = readout.attention.clone()
+    erased[range(len(place)), place] = 0
+    weights = erased / erased.sum(-1, keepdim=True)
+    change = readout.predict(weights) - readout.prediction()
+    return float(change.abs().sum(-1).mean() / 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_layer_that_decides_shows_the_planted_word(seed):
@@ -302,25 +333,25 @@ def test_the_layer_that_decides_shows_the_planted_word(seed):
         prompt="Review: {text} Sentiment:",
         labels={name: f" {name}" for name in ANSWERS},
     )
-    texts = [signed_text(draw, number % 2) for number in range(40)]
+    labels = torch.arange(40) % 2
+    texts = [signed_text(draw, label) for label in labels.tolist()]
     batch = batch_of(model, texts)
-    place = torch.tensor(
-        [1 + text.split().index(SIGNS[number % 2]) for number, text in enumerate(texts)]
-    )
+    place = []
+    for text, label in zip(texts, labels.tolist(), strict=True):
+        place.append(1 + text.split().index(SIGNS[label]))
+    place = torch.tensor(place)
+
     effect = {}
     hits = {}
     with torch.no_grad():
-        assert (model(batch).logits.argmax(-1) == torch.arange(40) % 2).float().mean() > 0.95
+        decision = model(batch).logits.argmax(-1)
         for site in model.at_sites(batch):
-            if "head" in site.name:
-                continue
-            attention = site.readout.attention
-            erased = attention.clone()  # as if the sign had no weight
-            erased[torch.arange(40), place] = 0
-            erased = erased / erased.sum(-1, keepdim=True)
-            change = site.readout.predict(erased) - site.readout.prediction()
-            effect[site.name] = float(change.abs().sum(-1).mean() / 2)
-            hits[site.name] = float((attention.argmax(-1) == place).double().mean())
+            if "head" not in site.name:
+                effect[site.name] = effect_of_erasure(site.readout, place)
+                top = site.readout.attention.argmax(-1)
+                hits[site.name] = float((top == place).double().mean())
+
+    assert (decision == labels).float().mean() > 0.95
     assert effect["layer 0"] > 0.2
     assert effect["layer 1"] < 0.05
     assert effect["layer 2"] < 0.05

@@ -13,9 +13,10 @@ from tests.models.pretrained.families import run_settings
 from tests.models.pretrained.whole_words import (
     ROWS,
     byte_tokenizer,
-    library_says,
+    library_predictions,
     network,
     opened,
+    texts_of,
     tokenizer,
 )
 from tests.small_runs import composed
@@ -26,14 +27,21 @@ BROKEN = [
 ]
 
 
+"""The same texts with line breaks in them."""
+
+
 def byte_roberta(folder, **options):
     reader = byte_tokenizer(folder, **options)
-    settings = {"vocab_size": len(reader), "max_position_embeddings": 310, "pad_token_id": 0}
-    return reader, network(folder, "Roberta", initializer_range=0.6, type_vocab_size=1, **settings)
-
-
-def expected_of(reader, plain, texts):
-    return torch.stack([library_says(plain, reader, text) for text in texts]).double()
+    plain = network(
+        folder,
+        "Roberta",
+        vocab_size=len(reader),
+        max_position_embeddings=310,
+        pad_token_id=0,
+        initializer_range=0.6,
+        type_vocab_size=1,
+    )
+    return reader, plain
 
 
 PADDINGS = {
@@ -51,54 +59,66 @@ def test_a_decoder_pools_the_piece_that_its_library_pools(tmp_path, kind, paddin
     options, piece = PADDINGS[padding]
     reader = tokenizer(tmp_path / "model", post="$A [SEP]", **options)
     plain = network(tmp_path / "model", kind, vocab_size=len(reader), pad_token_id=piece)
-    result = opened(tmp_path / "model", ROWS[:24], tmp_path)
-    expected = expected_of(reader, plain, [text for text, _ in ROWS[:24]])
-    assert_close(result.logits().softmax(-1), expected.softmax(-1), atol=1e-5, rtol=0)
+    rows = ROWS[:24]
+
+    result = opened(tmp_path / "model", rows, tmp_path)
+
+    expected = library_predictions(plain, reader, texts_of(rows))
+    assert_close(result.predictions(), expected, atol=1e-5, rtol=0)
     # one row is pooled, and it is the one that is shown
     assert result.model.examination.queries == "last"
     batch = result.data.splits["test"][[0, 1, 2]]
-    is_end = reader.convert_ids_to_tokens(
-        batch.pieces[torch.arange(3), result.model.piece_read(batch)]
-    )
-    assert (is_end == ["[SEP]"] * 3) == (piece != 3)
+    places = result.model.piece_read(batch)
+    pooled = batch.pieces[range(3), places]
+    are_ends = reader.convert_ids_to_tokens(pooled) == ["[SEP]"] * 3
+    assert are_ends == (piece != 3)
 
 
 @pytest.mark.parametrize("rows", [ROWS, BROKEN], ids=["spaces", "line breaks"])
 def test_line_breaks_reach_the_model(tmp_path, rows):
     reader, plain = byte_roberta(tmp_path / "model")
-    texts = [text for text, _ in rows]
+    texts = texts_of(rows)
     result = opened(tmp_path / "model", rows, tmp_path)
-    expected = expected_of(reader, plain, texts)
-    assert_close(result.logits().softmax(-1), expected.softmax(-1), atol=1e-5, rtol=0)
+    expected = library_predictions(plain, reader, texts)
+    assert_close(result.predictions(), expected, atol=1e-5, rtol=0)
     sentence, warns = result.check()
     assert "pieces of 120 and predictions of" in sentence
     assert not warns
     # the words are shown as ever
-    part = result.data.splits["test"]
-    assert [part.tokens(number) for number in range(120)] == [text.split() for text in texts]
+    split = result.data.splits["test"]
+    for number, text in enumerate(texts):
+        assert split.tokens(number) == text.split()
 
 
 def test_space_around_a_text_and_odd_spaces_reach_the_model(tmp_path):
     reader, plain = byte_roberta(tmp_path / "model")
-    texts = [" a film", "a film ", "a\u00a0 film\r\nwas", "a  \u200b film", "\tfilm\n\n"]
+    texts = [
+        " a film",
+        "a film ",
+        "a\u00a0 film\r\nwas",
+        "a  \u200b film",
+        "\tfilm\n\n",
+    ]
     result = opened(tmp_path / "model", [(text, "no") for text in texts], tmp_path)
-    expected = expected_of(reader, plain, texts)
-    assert_close(result.logits().softmax(-1), expected.softmax(-1), atol=1e-5, rtol=0)
+    expected = library_predictions(plain, reader, texts)
+    assert_close(result.predictions(), expected, atol=1e-5, rtol=0)
 
 
 def test_both_texts_of_a_pair_are_read_as_they_are(tmp_path):
     reader, plain = byte_roberta(tmp_path / "model")
-    pairs = [(first, second[0], label) for (first, label), second in zip(BROKEN, ROWS, strict=True)]
+    first_texts = texts_of(BROKEN)
+    second_texts = texts_of(ROWS)
+    labels = [label for _, label in ROWS]
     result = opened(
         tmp_path / "model",
-        pairs,
+        list(zip(first_texts, second_texts, labels, strict=True)),
         tmp_path,
         "data.text=a",
         "data.text2=b",
         header=("a", "b", "label"),
     )
-    expected = torch.stack([library_says(plain, reader, *pair[:2]) for pair in pairs]).double()
-    assert_close(result.logits().softmax(-1), expected.softmax(-1), atol=1e-5, rtol=0)
+    expected = library_predictions(plain, reader, first_texts, second_texts)
+    assert_close(result.predictions(), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -113,19 +133,20 @@ def test_both_texts_of_a_pair_are_read_as_they_are(tmp_path):
 def test_what_a_setting_changes_is_said_with_how_far_predictions_move(tmp_path, overrides, reason):
     reader, plain = byte_roberta(tmp_path / "model")
     rows = [(f"{text} 12!", label) for text, label in BROKEN[:20]]
+
     result = opened(tmp_path / "model", rows, tmp_path, *overrides)
+
     sentence, warns = result.check()
     assert warns
     assert "20 of 20 texts (100 %) are not read as transformers reads their cells" in sentence
     assert reason in sentence
     comparison = result.model.comparison
+    change = result.predictions() - library_predictions(plain, reader, texts_of(rows))
+    distance = change.abs().sum(-1) / 2
+    farthest = max(comparison.moved)
     assert comparison.changed == 20
-    moved = result.logits().softmax(-1) - expected_of(
-        reader, plain, [text for text, _ in rows]
-    ).softmax(-1)
-    distances = moved.abs().sum(-1) / 2
-    assert 0 < max(comparison.moved) <= float(distances.max()) + 1e-6
-    assert f"{max(comparison.moved):.2g} at most" in sentence
+    assert 0 < farthest <= float(distance.max()) + 1e-6
+    assert f"{farthest:.2g} at most" in sentence
 
 
 def test_a_manifest_and_a_terminal_say_what_was_compared(tmp_path, capsys):

@@ -127,6 +127,18 @@ def library_says(network, tokenizer, *texts):
     return network.double()(**encoding).logits[0]
 
 
+def library_predictions(network, tokenizer, texts, second_texts=None):
+    """The library's probabilities of each text, or of each pair, by itself."""
+    columns = [texts] if second_texts is None else [texts, second_texts]
+    logits = [library_says(network, tokenizer, *row) for row in zip(*columns, strict=True)]
+    return torch.stack(logits).double().softmax(-1)
+
+
+def texts_of(rows):
+    """Their first column."""
+    return [text for text, *_ in rows]
+
+
 class Opened(NamedTuple):
     """A run up to its first probe: the model, in its precision, and its data."""
 
@@ -140,6 +152,10 @@ class Opened(NamedTuple):
         for batch in self.data.loader("test"):
             logits[batch.example_id] = self.model(batch).logits.double()
         return logits
+
+    def predictions(self):
+        """Probabilities of all texts."""
+        return self.logits().softmax(-1)
 
     def check(self, name="library"):
         """The sentence of a check of the data, and whether it warns."""
