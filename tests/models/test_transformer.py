@@ -51,7 +51,8 @@ def test_a_layer_is_pytorchs():
     torch.manual_seed(0)
     encoder = TransformerEncoder(8, hidden_size=12, layers=2, heads=3).eval().double()
     batch = toy_batch([5, 2])
-    states = encoder.below(torch.randn(*batch.ids.shape, 8).double())
+    vectors = torch.randn(*batch.ids.shape, 8, dtype=torch.float64)
+    states = encoder.below(vectors)
     expected = states
     for layer in encoder.layers:
         states = layer(states, batch.mask)
@@ -62,9 +63,9 @@ def test_a_layer_is_pytorchs():
 def test_positions_by_hand_are_added_before_the_first_layer():
     encoder = TransformerEncoder(4, hidden_size=4, heads=2).eval().double()
     torch.nn.init.zeros_(encoder.projection.bias)
-    [states] = encoder.below(torch.zeros(1, 3, 4).double())
-    near = torch.arange(3).double()
-    far = torch.arange(3).double() / 100
+    (states,) = encoder.below(torch.zeros(1, 3, 4, dtype=torch.float64))
+    near = torch.arange(3, dtype=torch.float64)
+    far = near / 100
     expected = torch.stack([near.sin(), near.cos(), far.sin(), far.cos()], -1)
     assert_close(states, expected)
 
@@ -89,9 +90,10 @@ def test_the_pooled_row_is_decoded_as_by_hand():
     classifier = pooled()
     outputs = classifier(toy_batch([5, 2], classes=3, padding=3))
     decoder = classifier.decoder
-    attended = (outputs.attention.unsqueeze(-1) * outputs.hidden).sum(1)
-    x = outputs.hidden[:, 0] + decoder.values(attended)
-    x = x + decoder.inner(decoder.before_inner(x))
+    weights = outputs.attention.unsqueeze(-1)
+    attended = (weights * outputs.hidden).sum(1)
+    mixed = outputs.hidden[:, 0] + decoder.values(attended)
+    x = mixed + decoder.inner(decoder.before_inner(mixed))
     assert_close(decoder.output(decoder.norm(x)), outputs.logits)
 
 
@@ -166,40 +168,49 @@ def test_rollout_of_one_layer_is_the_classifiers_attention_over_half_of_the_laye
     model = toy_classifier("transformer", spread=4)
     model.encoder.layers = model.encoder.layers[:1]
     toy = subject(model)
-    below = toy.classifier.layers(toy.batch).weights[0].mean(1)
+    below = model.layers(toy.batch).weights[0].mean(1)
     half = (below + torch.eye(below.shape[-1])) / 2
-    expected = torch.einsum("bi,bij->bj", toy.outputs.attention, half)
-    expected = expected.masked_fill(~toy.batch.content, 0).detach()
+    attention = toy.outputs.attention.unsqueeze(1)
+    rollout = (attention @ half).squeeze(1).detach()
+    expected = rollout.masked_fill(~toy.batch.content, 0)
     assert_close(toy.scores("rollout"), expected)
+
+
+SILENT = 2
+
+
+"""The place whose value is silenced."""
 
 
 def test_a_silent_value_is_as_a_weight_of_nothing():
     toy = subject(toy_classifier("transformer", spread=4))
     layer = toy.classifier.encoder.layers[0]
     mixing = toy.classifier.linearised(toy.batch).blocks[0].mixing
-    silent = 2
     mixed = torch.zeros_like(mixing.state)
     for head in range(3):
-        output = layer.mixed.weight[:, 4 * head : 4 * head + 4]
-        for part in range(mixing.state.shape[1]):
-            if part != silent:
-                moved = mixing.values[:, head, part] @ output.T
-                weights = mixing.weights[:, head, :, part]
-                mixed += weights.unsqueeze(-1) * moved.unsqueeze(1)
+        weights = mixing.weights[:, head].clone()
+        weights[:, :, SILENT] = 0
+        of_head = slice(4 * head, 4 * head + 4)
+        output = layer.mixed.weight[:, of_head]
+        mixed += weights @ mixing.values[:, head] @ output.T
     total = mixing.state + mixed + layer.mixed.bias
-    expected = (total + layer.inner(layer.before_inner(total))).detach()
-    states = toy.classifier.states_silencing(toy.batch, 0, silent)
-    assert_close(states[1], expected, atol=1e-12, rtol=0)
+    expected = total + layer.inner(layer.before_inner(total))
+
+    states = toy.classifier.states_silencing(toy.batch, 0, SILENT)
+
+    assert_close(states[1], expected.detach(), atol=1e-12, rtol=0)
 
 
 def test_lengths_of_a_model_that_passes_everything_on_are_attention_times_length():
+    """The last layer's vectors are α_t h_t."""
     model = toy_classifier("transformer", spread=4)
     with torch.no_grad():
         for layer in model.encoder.layers:
             layer.mixed.weight.zero_()
-    toy = subject(model)  # the last layer's vectors are α_t h_t
-    lengths = (toy.outputs.attention.unsqueeze(-1) * toy.outputs.hidden).norm(dim=-1)
-    expected = (lengths / lengths.sum(-1, keepdim=True)).detach()
+    toy = subject(model)
+    vectors = toy.outputs.attention.unsqueeze(-1) * toy.outputs.hidden
+    lengths = vectors.norm(dim=-1).detach()
+    expected = lengths / lengths.sum(-1, keepdim=True)
     scores = toy.scores("vector_norm_residual")
     assert_close(scores, expected, atol=1e-12, rtol=0)
 

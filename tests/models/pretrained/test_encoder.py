@@ -81,20 +81,22 @@ def library_of(folder):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_text_that_fits_into_a_window_is_read_as_the_library_reads_it(family):
-    texts = drawn_texts(3, 11, 1, 7)
+    lengths = [3, 11, 1, 7]
+    texts = drawn_texts(*lengths)
     encoder = encoder_of(family)
     states, content = states_of(encoder, batch_of(encoder, texts))
-    assert content.sum(1).tolist() == [3, 11, 1, 7]
-    assert bool((states[~content] == 0).all())
+    assert content.sum(1).tolist() == lengths
+    assert (states[~content] == 0).all()
     network, tokenizer = library_of(folder_of(family))
     for row, text in enumerate(texts):
         encoding = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
         offsets = encoding.pop("offset_mapping")[0].tolist()
         with torch.no_grad():
-            piece_states = network(**encoding).last_hidden_state[0]
-        for number, word in enumerate(re.finditer(r"\S+", text)):
-            expected = piece_states[pieces_within(offsets, *word.span())].mean(0)
-            assert_close(states[row, 1 + number], expected, atol=1e-6, rtol=1e-6)
+            (piece_states,) = network(**encoding).last_hidden_state
+        for number, word in enumerate(re.finditer(r"\S+", text), 1):
+            pieces = pieces_within(offsets, *word.span())
+            expected = piece_states[pieces].mean(0)
+            assert_close(states[row, number], expected, atol=1e-6, rtol=1e-6)
 
 
 def pieces_within(offsets, start, end):
@@ -106,6 +108,21 @@ def pieces_within(offsets, start, end):
     ]
 
 
+def window_starts(count, room, overlap):
+    """Where each window over so many pieces starts."""
+    step = max(1, room - round(overlap * room))
+    starts = [0]
+    while starts[-1] + room < count:
+        starts.append(min(starts[-1] + step, count - room))
+    return starts
+
+
+def window_with_most_context(first, end, starts, room):
+    """The number of the window with most pieces on the side of a word that has fewer of them."""
+    context = [min(first - start, start + room - end) for start in starts]
+    return context.index(max(context))
+
+
 def states_by_loop(folder, text, size, overlap):
     """The states of one text's words: every window by itself, and every word in its best one.
 
@@ -113,29 +130,27 @@ def states_by_loop(folder, text, size, overlap):
         The states, and how many windows there are.
     """
     network, tokenizer = library_of(folder)
-    words = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in text.split()]
+    words = [tokenizer(word, add_special_tokens=False).input_ids for word in text.split()]
     pieces = list(itertools.chain(*words))
     room = size - 2
-    starts = [0]
-    while starts[-1] + room < len(pieces):
-        step = max(1, room - round(overlap * room))
-        starts.append(min(starts[-1] + step, len(pieces) - room))
-    states = []
+    starts = window_starts(len(pieces), room, overlap)
+    windows = []
     for start in starts:
-        window = [tokenizer.cls_token_id, *pieces[start : start + room], tokenizer.sep_token_id]
+        inside = pieces[start : start + room]
+        ids = torch.tensor([[tokenizer.cls_token_id, *inside, tokenizer.sep_token_id]])
         with torch.no_grad():
-            states.append(network(torch.tensor([window])).last_hidden_state[0, 1:-1])
+            windows.append(network(ids).last_hidden_state[0, 1:-1])
 
-    rows = []
+    states = []
     end = 0
     for word in words:
-        first, end = end, end + len(word)
-        # pieces before it and after it in the window, the smaller number
-        context = [min(first - start, start + room - end) for start in starts]
-        best = context.index(max(context))
-        inside = states[best][max(0, first - starts[best]) : end - starts[best]]
-        rows.append(inside.mean(0))
-    return torch.stack(rows), len(starts)
+        first = end
+        end = first + len(word)
+        best = window_with_most_context(first, end, starts, room)
+        start = max(0, first - starts[best])
+        stop = end - starts[best]
+        states.append(windows[best][start:stop].mean(0))
+    return torch.stack(states), len(starts)
 
 
 @pytest.mark.parametrize(
@@ -209,62 +224,77 @@ def labelled(recipe=None, **settings):
 
 
 def test_a_text_is_encoded_once_for_all_its_labels_and_not_taken_for_one_with_other_pieces():
+    """No word is of the vocabulary, so that both texts have the same ids."""
     classifier = labelled(window=12)
-    # no word is of the vocabulary, so that both texts have the same ids
-    texts = ["xa xb xc"] * 2 + ["ya yb yc"] * 2
-    labels = ["the", "film"] * 2
+    texts = ["xa xb xc", "xa xb xc", "ya yb yc", "ya yb yc"]
+    labels = ["the", "film", "the", "film"]
     batch = batch_of(classifier, texts, labels)
-    assert bool((batch.ids[0] == batch.ids[2]).all())
-    read = []
-    classifier.encoder.network.register_forward_pre_hook(
-        lambda module, arguments, keywords: read.append(len(keywords["inputs_embeds"])),
-        with_kwargs=True,
-    )
+    assert batch.ids[0].equal(batch.ids[2])
+    counts = []
+
+    def count_texts(module, arguments, keywords):
+        counts.append(len(keywords["inputs_embeds"]))
+
+    network = classifier.encoder.network
+    network.register_forward_pre_hook(count_texts, with_kwargs=True)
     outputs = classifier(batch)
-    assert read == [2]
-    for row, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        expected = classifier(batch_of(classifier, [text], [label]))
-        assert_close(outputs.logits[row], expected.logits[0])
+
+    assert counts == [2]
+    for row in range(4):
+        alone = classifier(batch_of(classifier, [texts[row]], [labels[row]]))
+        assert_close(outputs.logits[row], alone.logits[0])
     assert (outputs.logits[0] - outputs.logits[2]).abs().max() > 1e-4
 
 
-def test_a_word_goes_with_its_pieces_and_a_masked_one_has_the_tokenizers_mask():
+@pytest.mark.parametrize("place", [0, 7, 29])
+def test_a_word_goes_with_its_pieces(place):
     classifier = labelled(window=12)
     (text,) = drawn_texts(30)
     words = text.split()
+    shorter = " ".join(words[:place] + words[place + 1 :])
     batch = batch_of(classifier, [text], ["film"])
-    everything = torch.arange(30)
-    outputs = classifier(classifier.without(batch, torch.zeros_like(everything), everything + 1))
-    for place in (0, 7, 29):
-        shorter = " ".join(words[:place] + words[place + 1 :])
-        assert_close(
-            outputs.logits[place],
-            classifier(batch_of(classifier, [shorter], ["film"])).logits[0],
-        )
+    without = classifier.without(batch, torch.tensor([0]), torch.tensor([1 + place]))
+    expected = classifier(batch_of(classifier, [shorter], ["film"]))
+    assert_close(classifier(without).logits, expected.logits)
+
+
+def test_a_masked_word_has_the_tokenizers_mask():
+    classifier = labelled(window=12)
+    batch = batch_of(classifier, drawn_texts(30), ["film"])
     is_last = torch.zeros_like(batch.content)
     is_last[0, 30] = True
     masked = classifier.masked(batch, is_last)
-    is_masked = batch.piece_word[0] == 30
-    assert set(masked.pieces[0, is_masked].tolist()) == {classifier.mask}
-    assert bool((masked.pieces[0, ~is_masked] == batch.pieces[0, ~is_masked]).all())
+    is_masked = batch.piece_word == 30
+    assert set(masked.pieces[is_masked].tolist()) == {classifier.mask}
+    assert masked.pieces[~is_masked].equal(batch.pieces[~is_masked])
 
 
-def test_derivatives_by_words_are_those_of_finite_differences():
+@pytest.mark.parametrize("piece", [1, 9, 21])
+def test_derivatives_by_words_are_those_of_finite_differences(piece):
     classifier = labelled(window=12)
     batch = batch_of(classifier, drawn_texts(20), ["film"])
     scale, outputs = classifier.scaled(batch)
     (derivative,) = torch.autograd.grad(outputs.logits[:, 1].sum(), scale)
-    with torch.no_grad():
-        inputs = classifier.inputs(batch)
-        for piece in (1, 9, 21):
-            ends = []
-            for step in (-1e-5, 1e-5):
-                changed = inputs.clone()
-                changed[0, piece] *= 1 + step
-                ends.append(classifier.outputs_from(batch, changed).logits[0, 1])
-            assert_close(derivative[0, piece], (ends[1] - ends[0]) / 2e-5, atol=1e-7, rtol=1e-5)
-    derivatives = classifier.per_position(batch, derivative)
-    assert_close(derivatives.sum(), derivative[batch.piece_word > 0].sum())
+
+    @torch.no_grad()
+    def logit_at(factor):
+        inputs = classifier.inputs(batch).clone()
+        inputs[0, piece] *= factor
+        return classifier.outputs_from(batch, inputs).logits[0, 1]
+
+    expected = (logit_at(1 + 1e-5) - logit_at(1 - 1e-5)) / 2e-5
+    assert_close(derivative[0, piece], expected, atol=1e-7, rtol=1e-5)
+
+
+def test_the_derivative_by_a_word_is_the_sum_of_those_by_its_pieces():
+    classifier = labelled(window=12)
+    batch = batch_of(classifier, drawn_texts(20), ["film"])
+    scale, outputs = classifier.scaled(batch)
+    (derivative,) = torch.autograd.grad(outputs.logits[:, 1].sum(), scale)
+    by_words = classifier.per_position(batch, derivative)
+    for word in range(1, 21):
+        pieces = derivative[batch.piece_word == word]
+        assert_close(by_words[0, word], pieces.sum())
 
 
 def test_what_states_do_not_depend_on_is_not_trained_and_biases_have_no_weight_decay():

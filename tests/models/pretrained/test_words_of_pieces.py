@@ -30,9 +30,8 @@ def spelled_out(every, token="[SEP]"):
     """The rows, each `every`th of which spells a special token out."""
     rows = []
     for number, (text, label) in enumerate(ROWS, 1):
-        if number % every == 0:
-            text = text.replace("film", f"film {token}")
-        rows.append((text, label))
+        spelling = f"film {token}" if number % every == 0 else "film"
+        rows.append((text.replace("film", spelling), label))
     return rows
 
 
