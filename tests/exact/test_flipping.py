@@ -1,46 +1,66 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn.functional import pad
 
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
+from attnprobe.exact.flipping import FlippingSet
 
 
 def texts(count, seq, classes, *, seed, grid):
-    """Random texts: some weights 0, some positions not erasable, some padding. On the grid, weights
-    are 64ths and logits small integers: exact in float64 and full of ties."""
+    """Random texts: some weights 0, some positions not erasable, some padding.
+
+    On the grid, weights are 64ths and logits small integers: exact in float64 and full of ties.
+    """
     generator = torch.Generator().manual_seed(seed)
     content = torch.rand(count, seq, generator=generator) > 0.15
     content[:, 1] = True
     length = torch.randint(3, seq + 1, (count, 1), generator=generator)
     mask = torch.arange(seq) < length
     if grid:
-        draws = (torch.rand(count, 64, generator=generator) * length).long()
-        shares = torch.full((count, 64), 1 / 64)
-        attention = torch.zeros(count, seq).scatter_add_(1, draws, shares)
-        logits = torch.randint(-2, 3, (count, seq, classes), generator=generator).double()
+        attention = sixty_fourths(length, seq, generator)
+        logits = torch.randint(-2, 3, (count, seq, classes), generator=generator)
     else:
-        scores = torch.randn(count, seq, generator=generator) * 2
+        scores = 2 * torch.randn(count, seq, generator=generator)
         attention = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-        logits = torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
+        shape = (count, seq, classes)
+        logits = torch.randn(shape, generator=generator, dtype=torch.float64)
     favourite = torch.randint(0, classes, (count,), generator=generator)
-    logits[torch.arange(count), :, favourite] += 1
+    is_favourite = torch.arange(classes) == favourite[:, None]
+    logits = logits.double() + is_favourite[:, None, :]
     return attention.double(), logits, content & mask
 
 
+def sixty_fourths(length, seq, generator):
+    """Weights of texts of these lengths: each of 64 equal shares falls on a random position."""
+    count = len(length)
+    uniform = torch.rand(count, 64, generator=generator)
+    position = (uniform * length).long()
+    shares = torch.full((count, 64), 1 / 64)
+    return torch.zeros(count, seq).scatter_add_(1, position, shares)
+
+
 def sizes_by_brute_force(attention, logits, content):
-    """The decision, and for each class the size of the smallest set of all that lifts it above the
-    decision."""
-    positions = content.nonzero()[:, 0]
-    subsets = list(itertools.product([False, True], repeat=len(positions)))[1:]  # not the empty one
-    sets = torch.zeros(len(subsets), len(content), dtype=torch.bool)
-    sets[:, positions] = torch.tensor(subsets)
-    rest_logits = torch.where(sets, 0, attention) @ logits
+    """The decision, and the size of the smallest set that lifts each class above the decision.
+
+    Every set of content positions is erased in turn, from one position to all of them. The size is
+    −1 where no set does it, and 0 for the decision itself.
+    """
     decision = int((attention @ logits).argmax())
-    above = rest_logits > rest_logits[:, [decision]]
-    sizes = torch.where(above, sets.sum(-1, keepdim=True), len(content) + 1).amin(0)
-    sizes = torch.where(sizes > len(content), -1, sizes)
+    classes = logits.shape[1]
+    sizes = [-1] * classes
+    positions = content.nonzero()[:, 0].tolist()
+    for size in range(1, len(positions) + 1):
+        sets = list(itertools.combinations(positions, size))
+        rest = attention.repeat(len(sets), 1)
+        rest.scatter_(1, torch.tensor(sets), 0.0)
+        rest_logits = rest @ logits
+        above_decision = rest_logits > rest_logits[:, [decision]]
+        for label in range(classes):
+            if sizes[label] == -1 and above_decision[:, label].any():
+                sizes[label] = size
     sizes[decision] = 0
     return decision, sizes
 
@@ -48,20 +68,45 @@ def sizes_by_brute_force(attention, logits, content):
 @pytest.mark.parametrize("grid", [True, False])
 @pytest.mark.parametrize(
     ("count", "seq", "classes"),
-    [(500, 5, 2), (400, 6, 3), (300, 7, 5), (200, 8, 10), (6, 12, 2), (6, 12, 4)],
+    [
+        (500, 5, 2),
+        (400, 6, 3),
+        (300, 7, 5),
+        (200, 8, 10),
+        (6, 12, 2),
+        (6, 12, 4),
+    ],
 )
 def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
     attention, logits, content = texts(count, seq, classes, seed=seq, grid=grid)
     overtaking = smallest_overtaking_sets(attention, logits, content)
     flipping = smallest_flipping_set(attention, logits, content)
+
     for row in range(count):
         decision, sizes = sizes_by_brute_force(attention[row], logits[row], content[row])
+        possible_sizes = [size for size in sizes if size > 0]
+        smallest = min(possible_sizes, default=-1)
         assert overtaking.decision[row] == decision
-        assert overtaking.size[row].tolist() == sizes.tolist()
-        possible = sizes[sizes > 0]
-        assert flipping.size[row] == (possible.min() if len(possible) else -1)
+        assert overtaking.size[row].tolist() == sizes
+        assert flipping.size[row] == smallest
+
     assert (flipping.size == -1).any() or seq == 12
     assert (flipping.size >= 2).any()
+
+
+@pytest.mark.parametrize("grid", [True, False])
+@pytest.mark.parametrize(("seq", "classes"), [(7, 2), (9, 4), (40, 10)])
+def test_the_members_are_as_many_positions_of_the_content_as_the_size_says(seq, classes, grid):
+    attention, logits, content = texts(300, seq, classes, seed=1, grid=grid)
+    flipping = smallest_flipping_set(attention, logits, content)
+    overtaking = smallest_overtaking_sets(attention, logits, content)
+
+    outside_content = flipping.members & ~content
+    assert not outside_content.any()
+    flipping_members = flipping.members.sum(-1)
+    assert torch.equal(flipping_members, flipping.size.clamp(min=0))
+    overtaking_members = overtaking.members.sum(-1)
+    assert torch.equal(overtaking_members, overtaking.size.clamp(min=0))
 
 
 @pytest.mark.parametrize("grid", [True, False])
@@ -69,104 +114,142 @@ def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
 def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
     attention, logits, content = texts(300, seq, classes, seed=1, grid=grid)
     flipping = smallest_flipping_set(attention, logits, content)
-    overtaking = smallest_overtaking_sets(attention, logits, content)
-    assert not (flipping.members & ~content).any()
-    assert torch.equal(flipping.members.sum(-1), flipping.size.clamp(min=0))
-    assert torch.equal(overtaking.members.sum(-1), overtaking.size.clamp(min=0))
     flips = flipping.size > 0
     assert torch.equal(flips, flipping.flips_to >= 0)
 
     rest = torch.where(flipping.members, 0, attention)
     # up to a positive factor, which the grid would not survive
     rest_logits = (rest.unsqueeze(-1) * logits).sum(1)
-    decision = overtaking.decision[:, None]
+    decision = smallest_overtaking_sets(attention, logits, content).decision
+    decision = decision[:, None]
     decision_logit = rest_logits.gather(1, decision).squeeze(1)
     rival_logits = rest_logits.scatter(1, decision, -torch.inf)
-    assert torch.equal(rival_logits.argmax(-1)[flips], flipping.flips_to[flips])
-    overtakes = rival_logits.amax(-1) > decision_logit
+    highest_rival_logit, rival = rival_logits.max(-1)
+    overtakes = highest_rival_logit > decision_logit
     assert torch.equal(overtakes, flips)
+    assert torch.equal(rival[flips], flipping.flips_to[flips])
 
 
-def test_erasing_everything_is_no_flip_and_a_weight_of_one_never_flips():
-    content = torch.ones(1, 3, dtype=torch.bool)
-    attention = torch.tensor([[0.0, 1.0, 0.0]])
-    logits = torch.tensor([[[0.0, 9.0], [1.0, 0.0], [0.0, 9.0]]])
-    flipping = smallest_flipping_set(attention, logits, content)
+def one_text(attention, logits):
+    """The arguments of a solver for a single text, all of it content.
+
+    Args:
+        attention: a weight per position.
+        logits: a row of one logit per class for each position.
+    """
+    attention = torch.tensor([attention], dtype=torch.float64)
+    logits = torch.tensor([logits], dtype=torch.float64)
+    content = torch.ones_like(attention, dtype=torch.bool)
+    return attention, logits, content
+
+
+def two_classes(margins, *, shift=0.0):
+    """Logits of a text where class 1 leads by `margins`, and `shift` is added to both classes."""
+    return [[shift, margin + shift] for margin in margins]
+
+
+def test_erasing_everything_is_no_flip():
+    flipping = smallest_flipping_set(*one_text([1.0], [[0.0, 9.0]]))
+    assert flipping.size.tolist() == [-1]
+
+
+def test_a_weight_of_one_never_flips():
+    logits = [[0.0, 9.0], [1.0, 0.0], [0.0, 9.0]]
+    flipping = smallest_flipping_set(*one_text([0.0, 1.0, 0.0], logits))
     assert flipping.size.tolist() == [-1]
     assert flipping.flips_to.tolist() == [-1]
     assert not flipping.members.any()
-    single = smallest_flipping_set(torch.ones(1, 1), logits[:, :1], content[:, :1])
-    assert single.size.tolist() == [-1]
 
 
 def test_all_content_may_be_erased_where_a_weight_remains():
-    attention = torch.tensor([[0.95, 0.05]])
-    logits = torch.tensor([[[1.0, 0.0], [0.0, 9.0]]])
-    flipping = smallest_flipping_set(attention, logits, torch.tensor([[True, False]]))
+    attention, logits, _ = one_text([0.95, 0.05], [[1.0, 0.0], [0.0, 9.0]])
+    content = torch.tensor([[True, False]])
+    flipping = smallest_flipping_set(attention, logits, content)
     assert flipping.size.tolist() == [1]
     assert flipping.flips_to.tolist() == [1]
 
 
 def test_ties_are_settled_by_the_lowest_class_and_the_earliest_position():
-    content = torch.ones(1, 4, dtype=torch.bool)
-    attention = torch.full((1, 4), 0.25)
-    logits = torch.tensor([[[0.0, 2.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-    flipping = smallest_flipping_set(attention, logits, content)
+    logits = [
+        [0.0, 2.0, 0.0],
+        [0.0, 2.0, 0.0],
+        [1.0, 0.0, 0.0],
+        [0.0, 0.0, 1.0],
+    ]
+    flipping = smallest_flipping_set(*one_text([0.25] * 4, logits))
     assert flipping.size.tolist() == [2]
     assert flipping.flips_to.tolist() == [0]
     assert flipping.members.tolist() == [[True, True, False, False]]
 
 
 def test_a_tied_decision_is_class_0():
-    content = torch.ones(1, 4, dtype=torch.bool)
-    attention = torch.full((1, 4), 0.25)
-    logits = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
-    flipping = smallest_flipping_set(attention, logits, content)
+    logits = [[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    flipping = smallest_flipping_set(*one_text([0.25] * 4, logits))
     assert flipping.size.tolist() == [1]
     assert flipping.flips_to.tolist() == [1]
     assert flipping.members.tolist() == [[False, False, False, True]]
 
 
 def test_a_third_class_may_win_where_a_rival_overtakes():
-    attention = torch.full((1, 3), 1 / 3)
-    logits = torch.tensor([[[4.0, 0.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 1.5]]])
-    content = torch.ones(1, 3, dtype=torch.bool)
-    assert smallest_overtaking_sets(attention, logits, content).size.tolist() == [[0, 1, 1]]
-    assert smallest_flipping_set(attention, logits, content).flips_to.tolist() == [2]
+    logits = [[4.0, 0.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 1.5]]
+    text = one_text([1 / 3] * 3, logits)
+    overtaking = smallest_overtaking_sets(*text)
+    assert overtaking.size.tolist() == [[0, 1, 1]]
+    flipping = smallest_flipping_set(*text)
+    assert flipping.flips_to.tolist() == [2]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_padding_batch_and_precision_change_nothing(dtype):
+def assert_equal_sets(flipping, expected):
+    assert torch.equal(flipping.size, expected.size)
+    assert torch.equal(flipping.flips_to, expected.flips_to)
+    assert torch.equal(flipping.members, expected.members)
+
+
+@pytest.fixture(params=[torch.float32, torch.float64])
+def fifty_texts(request):
+    """Attention, logits and content of texts of nine positions, in either precision."""
     attention, logits, content = texts(50, 9, 3, seed=4, grid=False)
-    attention = attention.to(dtype)
-    logits = logits.to(dtype)
-    whole = smallest_flipping_set(attention, logits, content)
-    wide = smallest_flipping_set(
-        pad(attention, (0, 5)), pad(logits, (0, 0, 0, 5), value=7.0), pad(content, (0, 5))
+    return attention.to(request.param), logits.to(request.param), content
+
+
+def test_padding_changes_nothing(fifty_texts):
+    attention, logits, content = fifty_texts
+    expected = smallest_flipping_set(attention, logits, content)
+    padded = smallest_flipping_set(
+        pad(attention, (0, 5)),
+        pad(logits, (0, 0, 0, 5), value=7.0),
+        pad(content, (0, 5)),
     )
-    assert torch.equal(whole.size, wide.size)
-    assert torch.equal(whole.flips_to, wide.flips_to)
-    assert torch.equal(pad(whole.members, (0, 5)), wide.members)
+    assert not padded.members[:, 9:].any()
+    assert_equal_sets(replace(padded, members=padded.members[:, :9]), expected)
+
+
+def test_a_text_alone_has_the_set_it_has_in_its_batch(fifty_texts):
+    batch = smallest_flipping_set(*fifty_texts)
     for row in range(50):
-        single = smallest_flipping_set(attention[[row]], logits[[row]], content[[row]])
-        for name, value in vars(whole).items():
-            assert torch.equal(getattr(single, name)[0], value[row])
+        text = [column[[row]] for column in fifty_texts]
+        single = smallest_flipping_set(*text)
+        expected = FlippingSet(batch.size[[row]], batch.members[[row]], batch.flips_to[[row]])
+        assert_equal_sets(single, expected)
 
 
-def test_weights_near_one_do_not_cancel():
-    """The rest of the mass, 1e-10 in all, decides once the one large weight is gone; 1e-17 is
-    nothing left."""
-    rest = torch.tensor([[0.0, 3.0, 4.0, 3.0]], dtype=torch.float64)
-    logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
-    one_hot = torch.eye(4, dtype=torch.float64)[:1]
-    content = torch.ones(1, 4, dtype=torch.bool)
-    flipping = smallest_flipping_set(one_hot + 1e-11 * rest, logits, content)
-    assert flipping.size.tolist() == [1]
-    assert flipping.members.tolist() == [[True, False, False, False]]
-    assert smallest_flipping_set(one_hot + 1e-18 * rest, logits, content).size.tolist() == [-1]
+@pytest.mark.parametrize(
+    ("unit", "size", "members"),
+    [
+        pytest.param(1e-11, 1, [True, False, False, False], id="1e-10 of the mass decides"),
+        pytest.param(1e-18, -1, [False] * 4, id="1e-17 of the mass is nothing left"),
+    ],
+)
+def test_weights_near_one_do_not_cancel(unit, size, members):
+    """What little mass there is beside one large weight decides once that weight is gone."""
+    weights = [1.0, 3 * unit, 4 * unit, 3 * unit]
+    logits = [[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]
+    flipping = smallest_flipping_set(*one_text(weights, logits))
+    assert flipping.size.tolist() == [size]
+    assert flipping.members.tolist() == [members]
 
 
-TIED_MARGINS = torch.tensor([[-1.0, 1.0, 1.0, -1.0]], dtype=torch.float64)
+TIED_MARGINS = [-1.0, 1.0, 1.0, -1.0]
 """Of class 1 over class 0."""
 SHIFTS = [0.0, 1.0, 1 / 3]
 """What both classes have in common decides nothing."""
@@ -175,12 +258,10 @@ SHIFTS = [0.0, 1.0, 1 / 3]
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_a_tie_up_to_rounding_is_decided_as_a_tie(shift):
     """Sums that are equal on paper and not in float64: 0.1 + 0.2 − 0.3 is 5.6e-17."""
-    weights = torch.tensor([[0.4, 0.1, 0.2, 0.3]], dtype=torch.float64)
-    assert (weights[:, 1] + weights[:, 2] - weights[:, 3]).item() != 0
-    content = torch.ones(1, 4, dtype=torch.bool)
-    logits = torch.stack([torch.full_like(TIED_MARGINS, shift), TIED_MARGINS + shift], -1)
+    assert 0.1 + 0.2 - 0.3 != 0
     # without the first a tie; the first and the last have to go
-    flipping = smallest_flipping_set(weights, logits, content)
+    logits = two_classes(TIED_MARGINS, shift=shift)
+    flipping = smallest_flipping_set(*one_text([0.4, 0.1, 0.2, 0.3], logits))
     assert flipping.size.tolist() == [2]
     assert flipping.members.tolist() == [[True, False, False, True]]
 
@@ -189,21 +270,21 @@ def test_a_tie_up_to_rounding_is_decided_as_a_tie(shift):
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_a_text_tied_up_to_rounding_is_decided_for_class_0_from_either_side(shift, turned):
     """The first position has no weight, and 0.3 − 0.2 − 0.1 is −2.8e-17 in float64."""
-    weights = torch.tensor([[0.0, 1.0, 2.0, 3.0]], dtype=torch.float64) / 6
-    content = torch.ones(1, 4, dtype=torch.bool)
-    logits = torch.stack([torch.full_like(TIED_MARGINS, shift), TIED_MARGINS + shift], -1)
+    weights = [0.0, 1 / 6, 2 / 6, 3 / 6]
+    text = one_text(weights, two_classes(TIED_MARGINS, shift=shift))
+    attention, logits, content = text
     if turned:
         logits = logits.flip(-1)
-    assert smallest_overtaking_sets(weights, logits, content).decision.tolist() == [0]
-    assert smallest_flipping_set(weights, logits, content).size.tolist() == [1]
+    overtaking = smallest_overtaking_sets(attention, logits, content)
+    assert overtaking.decision.tolist() == [0]
+    flipping = smallest_flipping_set(attention, logits, content)
+    assert flipping.size.tolist() == [1]
 
 
 def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
-    attention = torch.full((1, 2), 0.5, dtype=torch.float64)
-    content = torch.ones(1, 2, dtype=torch.bool)
-    margins = torch.tensor([[-(2.0**-20), 2.0**-19]], dtype=torch.float64)  # exact beside 2^20
-    logits = torch.stack([torch.zeros_like(margins), margins], -1) + 2.0**20
-    overtaking = smallest_overtaking_sets(attention, logits, content)
+    margins = [-(2.0**-20), 2.0**-19]  # exact beside 2^20
+    logits = two_classes(margins, shift=2.0**20)
+    overtaking = smallest_overtaking_sets(*one_text([0.5, 0.5], logits))
     assert overtaking.decision.tolist() == [1]
     assert overtaking.size.tolist() == [[1, 0]]
 
@@ -212,10 +293,15 @@ def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
     """Weights over many orders of magnitude: what is kept after the smallest set is never
     rounding."""
     generator = torch.Generator().manual_seed(0)
-    attention = (30 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
+    scores = 30 * torch.randn(500, 6, generator=generator, dtype=torch.float64)
+    attention = scores.softmax(-1)
     logits = torch.randn(500, 6, 3, generator=generator, dtype=torch.float64)
-    flipping = smallest_flipping_set(attention, logits, torch.ones(500, 6, dtype=torch.bool))
+    content = torch.ones(500, 6, dtype=torch.bool)
+    flipping = smallest_flipping_set(attention, logits, content)
+
     flips = flipping.size > 0
     assert flips.any()
     assert not flips.all()
-    assert (torch.where(flipping.members, 0, attention).sum(-1)[flips] > 1e-12).all()
+    rest = torch.where(flipping.members, 0, attention)
+    rest_mass = rest.sum(-1)
+    assert (rest_mass[flips] > 1e-12).all()
