@@ -40,19 +40,62 @@ class Columns:
 
     @property
     def share(self):
-        return share_on_deciding_words(self.excess, self.room, self.strength)
+        return self.share_over(None)
+
+    def share_over(self, clusters):
+        """The share where rows belong to clusters."""
+        return share_on_deciding_words(self.excess, self.room, self.strength, clusters=clusters)
+
+    def shares_by_class(self, predicted, *, together=False):
+        return shares_of_classes(
+            self.excess, self.room, self.strength, predicted, together=together
+        )
 
     def of_texts(self, chosen):
         return Columns(self.excess[:, chosen], self.room[:, chosen], self.strength[:, chosen])
+
+    def metrics(self, prefix, suffix=""):
+        """What the table of a single run stores of them, by the metric's name."""
+        [excess] = self.excess
+        [room] = self.room
+        [strength] = self.strength
+        return {
+            f"{prefix}_excess{suffix}": excess,
+            f"{prefix}_room{suffix}": room,
+            f"{prefix}_strength{suffix}": strength,
+        }
+
+
+def side_by_side(parts):
+    """The texts of one part after those of another, in the same runs."""
+    return Columns(
+        np.concatenate([part.excess for part in parts], axis=1),
+        np.concatenate([part.room for part in parts], axis=1),
+        np.concatenate([part.strength for part in parts], axis=1),
+    )
 
 
 def columns(share, *, texts=100, runs=1, spread=0.1, strength=0.2, seed=0):
     """Texts whose shares lie around this one, all equally strong."""
     draw = np.random.default_rng(seed)
-    of_text = share + spread * draw.standard_normal((1, texts))
+    text_share = share + spread * draw.standard_normal((1, texts))
     noise = 0.02 * draw.standard_normal((runs, texts))
     room = np.full((runs, texts), 0.9)
-    return Columns((of_text + noise) * room, room, np.full((runs, texts), strength))
+    excess = (text_share + noise) * room
+    return Columns(excess, room, np.full((runs, texts), strength))
+
+
+def jackknife_half_width(leave_one_out):
+    """Half of Student's interval, from the estimates without the first group, the second, …
+
+    The jackknife's variance is (G − 1)/G · Σ (θ_g − θ̄)² over the G groups (Efron 1982, ch. 3), on
+    G − 1 degrees of freedom.
+    """
+    groups = len(leave_one_out)
+    deviations = np.array(leave_one_out) - np.mean(leave_one_out)
+    variance = (groups - 1) / groups * np.sum(deviations**2)
+    quantile = scipy.stats.t.ppf(0.975, groups - 1)
+    return quantile * np.sqrt(variance)
 
 
 def test_the_share_is_the_ratio_of_sums_weighted_by_what_the_strongest_word_does():
@@ -61,15 +104,19 @@ def test_the_share_is_the_ratio_of_sums_weighted_by_what_the_strongest_word_does
     excess = draw.normal(0.3, 0.2, 60)
     room = draw.uniform(0.7, 1, 60)
     strength = draw.uniform(-0.01, 0.3, 60)
-    reference = np.mean(sorted(max(number, 0) for number in strength)[30:])
-    above = 0.0
-    below = 0.0
-    for number in range(60):
-        weight = min(max(strength[number] / reference, 0), 1)
-        above += weight * excess[number]
-        below += weight * room[number]
+
+    not_negative = sorted(max(number, 0) for number in strength)
+    reference = np.mean(not_negative[30:])
+    weighted_excess = 0.0
+    weighted_room = 0.0
+    for text in range(60):
+        weight = min(max(strength[text] / reference, 0), 1)
+        weighted_excess += weight * excess[text]
+        weighted_room += weight * room[text]
+    expected = weighted_excess / weighted_room
+
     share = share_on_deciding_words(excess[None], room[None], strength[None])
-    assert share.value == pytest.approx(above / below, abs=1e-12)
+    assert share.value == pytest.approx(expected, abs=1e-12)
     assert share.n == 60
 
 
@@ -77,9 +124,11 @@ def test_the_interval_over_texts_is_the_jackknifes_by_groups():
     numbers = columns(0.5, spread=0.3)
     share = numbers.share
     group = np.random.default_rng(0).permutation(100) % 20
-    values = [numbers.of_texts(group != number).share.value for number in range(20)]
-    error = np.sqrt(19 / 20 * np.sum((values - np.mean(values)) ** 2))
-    half = scipy.stats.t.ppf(0.975, 19) * error
+    without_group = []
+    for number in range(20):
+        rest = numbers.of_texts(group != number)
+        without_group.append(rest.share.value)
+    half = jackknife_half_width(without_group)
     assert share.low == pytest.approx(share.value - half, abs=1e-12)
     assert share.high == pytest.approx(share.value + half, abs=1e-12)
 
@@ -87,20 +136,24 @@ def test_the_interval_over_texts_is_the_jackknifes_by_groups():
 def test_texts_that_are_all_alike_still_have_an_interval():
     """As if two more texts were at the worst, or at the best."""
     share = columns(0.9, texts=40, spread=0.0).share
-    assert share.low == pytest.approx((0.9 * 0.9 * 40 - 2) / (0.9 * 40 + 2), abs=0.01)
-    assert share.high == pytest.approx((0.9 * 0.9 * 40 + 2) / (0.9 * 40 + 2), abs=0.01)
+    room = 0.9 * 40
+    excess = 0.9 * room
+    assert share.low == pytest.approx((excess - 2) / (room + 2), abs=0.01)
+    assert share.high == pytest.approx((excess + 2) / (room + 2), abs=0.01)
 
 
 def test_runs_that_differ_widen_the_interval():
     numbers = columns(0.6, runs=3)
-    shifted = numbers.excess + np.array([[-0.1], [0.0], [0.1]])
-    apart = share_on_deciding_words(shifted, numbers.room, numbers.strength)
+    shift_by_run = np.array([[-0.1], [0.0], [0.1]])
+    shifted = Columns(numbers.excess + shift_by_run, numbers.room, numbers.strength)
+    apart = shifted.share
     alike = numbers.share
     assert apart.value == pytest.approx(alike.value, abs=1e-9)
-    of_runs = scipy.stats.t.ppf(0.975, 2) * (0.1 / 0.9) / np.sqrt(3)
-    assert apart.value - apart.low == pytest.approx(
-        np.hypot(of_runs, alike.value - alike.low), rel=0.15
-    )
+    error_of_runs = 0.1 / 0.9 / np.sqrt(3)
+    half_of_runs = scipy.stats.t.ppf(0.975, 2) * error_of_runs
+    half_of_texts = alike.value - alike.low
+    half = np.hypot(half_of_runs, half_of_texts)
+    assert apart.value - apart.low == pytest.approx(half, rel=0.15)
 
 
 @pytest.mark.parametrize("share", [1.4, -1.4])
@@ -116,12 +169,8 @@ def test_few_texts_are_no_error(number_of_texts):
 
 def test_texts_that_were_not_examined_do_not_count():
     numbers = columns(0.5)
-    with_others = Columns(
-        *(
-            np.append(column, [[np.nan, np.nan]], axis=1)
-            for column in (numbers.excess, numbers.room, numbers.strength)
-        )
-    )
+    not_examined = np.full((1, 2), np.nan)
+    with_others = side_by_side([numbers, Columns(not_examined, not_examined, not_examined)])
     assert with_others.share == numbers.share
 
 
@@ -146,12 +195,13 @@ def two_classes(first, second, texts=100):
     predicted = np.arange(texts)[None] % 2
     numbers = columns(0.0)
     share = np.where(predicted == 1, second, first)
-    return Columns(numbers.excess + share * numbers.room, numbers.room, numbers.strength), predicted
+    excess = numbers.excess + share * numbers.room
+    return Columns(excess, numbers.room, numbers.strength), predicted
 
 
 def test_each_class_has_its_share():
     numbers, predicted = two_classes(0.9, 0.2)
-    parts = shares_of_classes(numbers.excess, numbers.room, numbers.strength, predicted)
+    parts = numbers.shares_by_class(predicted)
     assert [part.predicted_class for part in parts] == [0, 1]
     assert [part.share.value for part in parts] == pytest.approx([0.9, 0.2], abs=0.05)
     assert [part.answer for part in parts] == ["yes", "no"]
@@ -161,55 +211,54 @@ def test_each_class_has_its_share():
 def test_a_class_without_words_of_its_own_says_so():
     numbers, predicted = two_classes(0.9, 0.0)
     numbers.strength[predicted == 1] = 0.002
-    parts = shares_of_classes(numbers.excess, numbers.room, numbers.strength, predicted)
+    parts = numbers.shares_by_class(predicted)
     assert [part.answer for part in parts] == ["yes", "decided by no word of its own"]
 
 
 def test_a_small_class_is_not_asked():
-    numbers, predicted = two_classes(0.9, 0.0, texts=100)
-    predicted = np.where(np.arange(100) < 8, 1, 0)[None]
-    parts = shares_of_classes(numbers.excess, numbers.room, numbers.strength, predicted)
+    numbers, _ = two_classes(0.9, 0.0, texts=100)
+    is_small_class = np.arange(100) < 8
+    parts = numbers.shares_by_class(is_small_class[None].astype(int))
     assert parts[1].answer == "too few texts"
 
 
 def test_intervals_that_hold_together_are_students_at_the_corrected_level():
     numbers = columns(0.6, texts=400, spread=0.3)
-    part = np.arange(400)[None] % 4
-    arguments = (numbers.excess, numbers.room, numbers.strength, part)
-    alone = shares_of_classes(*arguments)
-    together = shares_of_classes(*arguments, together=True)
-    wider = scipy.stats.t.ppf(1 - 0.025 / 4, 19) / scipy.stats.t.ppf(0.975, 19)
-    for one, other in zip(alone, together, strict=True):
-        assert other.share.value == one.share.value
-        half = one.share.value - one.share.low
-        assert other.share.value - other.share.low == pytest.approx(wider * half, rel=1e-9)
+    predicted = np.arange(400)[None] % 4
+    alone = numbers.shares_by_class(predicted)
+    together = numbers.shares_by_class(predicted, together=True)
+
+    quantile = scipy.stats.t.ppf(1 - 0.025, 19)
+    corrected_quantile = scipy.stats.t.ppf(1 - 0.025 / 4, 19)
+    widening = corrected_quantile / quantile
+    for part, corrected in zip(alone, together, strict=True):
+        half = part.share.value - part.share.low
+        corrected_half = corrected.share.value - corrected.share.low
+        assert corrected.share.value == part.share.value
+        assert corrected_half == pytest.approx(widening * half, rel=1e-9)
 
 
 def test_of_eight_parts_at_the_threshold_hardly_ever_one_is_said_to_be_above_it():
     """In 5 % of samples at most; parts of 60 texts, 300 samples."""
-    part = np.arange(480)[None] % 8
-    wrong = 0
+    predicted = np.arange(480)[None] % 8
+    false_samples = 0
     for sample in range(300):
         numbers = columns(LEAST_SHARE, texts=480, spread=0.6, seed=sample)
-        parts = shares_of_classes(
-            numbers.excess, numbers.room, numbers.strength, part, together=True
-        )
-        wrong += any(found.answer == "yes" for found in parts)
-    assert wrong <= scipy.stats.binom.ppf(0.999, 300, 0.05)
+        parts = numbers.shares_by_class(predicted, together=True)
+        false_samples += any(part.answer == "yes" for part in parts)
+    assert false_samples <= scipy.stats.binom.ppf(0.999, 300, 0.05)
 
 
 def judged(numbers, **metrics):
     """The judgement on the line of the card, and those on its details."""
     texts = numbers.excess.shape[1]
-    stored = {
-        "swap_excess": numbers.excess[0],
-        "swap_room": numbers.room[0],
-        "swap_strength": numbers.strength[0],
+    stored = numbers.metrics("swap") | {
         "swap_reliability": np.full(texts, 0.97),
         "swap_passes": np.full(texts, 400),
         "predicted_class": np.arange(texts) % 2,
     }
-    findings = put_to_test((SHARE_CLAIM, LOWEST_CLASS_CLAIM), table("swaps", stored | metrics))
+    results = table("swaps", stored | metrics)
+    findings = put_to_test((SHARE_CLAIM, LOWEST_CLASS_CLAIM), results)
     return judge(findings, encoder="lstm")
 
 
@@ -263,173 +312,216 @@ def test_a_guard_is_a_claim_on_the_line_that_it_guards():
 
 @pytest.mark.parametrize(
     ("share", "spread", "texts", "runs"),
-    [(0.5, 0.3, 100, 1), (0.5, 0.3, 30, 1), (0.9, 0.05, 50, 1), (0.5, 0.3, 60, 3), (0, 0.5, 60, 1)],
+    [
+        pytest.param(0.5, 0.3, 100, 1, id="100 texts"),
+        pytest.param(0.5, 0.3, 30, 1, id="30 texts"),
+        pytest.param(0.9, 0.05, 50, 1, id="near the end of the scale"),
+        pytest.param(0.5, 0.3, 60, 3, id="three runs"),
+        pytest.param(0, 0.5, 60, 1, id="no share at all"),
+    ],
 )
 def test_the_interval_holds_the_truth(share, spread, texts, runs):
     """Of 300 samples, 93 % or more but for three standard errors."""
     held = 0
     for seed in range(300):
-        evidence = columns(share, spread=spread, texts=texts, runs=runs, seed=seed).share
+        numbers = columns(share, spread=spread, texts=texts, runs=runs, seed=seed)
+        evidence = numbers.share
         held += evidence.low <= share <= evidence.high
-    assert held / 300 > 0.93 - 3 * np.sqrt(0.05 * 0.95 / 300)
+    standard_error = np.sqrt(0.05 * 0.95 / 300)
+    assert held / 300 > 0.93 - 3 * standard_error
 
 
 def test_a_share_at_the_threshold_is_rarely_a_yes():
     """The null: of texts with the least share 2.5 % may be a yes, but for three standard errors."""
-    yes = sum(columns(LEAST_SHARE, seed=seed).share.low > LEAST_SHARE for seed in range(400))
-    assert yes / 400 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 400)
+    false_yes = 0
+    for seed in range(400):
+        share = columns(LEAST_SHARE, seed=seed).share
+        false_yes += share.low > LEAST_SHARE
+    standard_error = np.sqrt(0.025 * 0.975 / 400)
+    assert false_yes / 400 < 0.025 + 3 * standard_error
 
 
-def asked(shares, *, texts=40, noise=0.01, seed=0):
-    """Texts that are each asked for one label per share, and what they have in common."""
+def labelled_texts(shares, *, texts=40, noise=0.01, seed=0):
+    """Texts that are each asked for one label per share, and what the rows have in common."""
     draw = np.random.default_rng(seed)
-    text = np.repeat(np.arange(texts), len(shares))
-    label = np.tile(np.arange(len(shares)), texts)
-    of_row = np.asarray(shares)[label] + noise * draw.standard_normal(len(label))
-    room = np.full((1, len(label)), 0.9)
-    numbers = Columns(of_row[None] * room, room, np.full_like(room, 0.2))
-    names = [f"label{number}" for number in range(len(shares))]
-    return numbers, Clusters(text, label, names)
+    labels = len(shares)
+    text = np.repeat(np.arange(texts), labels)
+    label = np.tile(np.arange(labels), texts)
+    row_noise = noise * draw.standard_normal(texts * labels)
+    row_share = np.asarray(shares)[label] + row_noise
+    room = np.full((1, texts * labels), 0.9)
+    strength = np.full_like(room, 0.2)
+    names = [f"label{number}" for number in range(labels)]
+    return Columns(row_share * room, room, strength), Clusters(text, label, names)
 
 
-def share_of(numbers, clusters=None):
-    return share_on_deciding_words(
-        numbers.excess, numbers.room, numbers.strength, clusters=clusters
-    )
-
-
-def test_rows_of_one_text_are_left_out_together():
-    """The jackknife over texts beside one over all rows, each row with its text's own share."""
+@pytest.fixture
+def repeated_rows():
+    """Fifteen texts of eight rows each, every row with its text's own share; and the row's text."""
     draw = np.random.default_rng(2)
     text = np.repeat(np.arange(15), 8)
+    text_share = 0.5 + 0.2 * draw.standard_normal(15)
     room = np.full((1, 120), 0.9)
-    excess = (0.5 + 0.2 * draw.standard_normal(15))[text][None] * room
-    numbers = Columns(excess, room, np.full_like(room, 0.2))
-    together = share_of(numbers, Clusters(text))
-    shares = [excess[:, text != left].sum() / room[:, text != left].sum() for left in range(15)]
-    error = np.sqrt(14 / 15 * np.sum((shares - np.mean(shares)) ** 2))
-    half = scipy.stats.t.ppf(0.975, 14) * error
-    assert together.value - together.low == pytest.approx(half, abs=1e-12)
-    assert together.n == 15
-    apart = share_of(numbers)
-    assert apart.value == together.value
-    assert apart.high - apart.low < (together.high - together.low) / 2
+    strength = np.full_like(room, 0.2)
+    return Columns(text_share[text] * room, room, strength), text
+
+
+def test_rows_of_one_text_are_left_out_together(repeated_rows):
+    numbers, text = repeated_rows
+    share = numbers.share_over(Clusters(text))
+    without_text = []
+    for left_out in range(15):
+        rest = numbers.of_texts(text != left_out)
+        without_text.append(rest.excess.sum() / rest.room.sum())
+    half = jackknife_half_width(without_text)
+    assert share.value - share.low == pytest.approx(half, abs=1e-12)
+    assert share.n == 15
+
+
+def test_rows_taken_for_texts_would_have_far_too_narrow_an_interval(repeated_rows):
+    numbers, text = repeated_rows
+    over_texts = numbers.share_over(Clusters(text))
+    over_rows = numbers.share
+    assert over_rows.value == over_texts.value
+    assert over_rows.high - over_rows.low < (over_texts.high - over_texts.low) / 2
 
 
 def test_labels_that_differ_widen_the_interval_as_so_many_clusters():
-    numbers, clusters = asked([0.1, 0.3, 0.5, 0.7, 0.9])
-    wide = share_of(numbers, clusters)
-    over_texts = share_of(numbers, Clusters(clusters.text))
-    without = []
+    numbers, clusters = labelled_texts([0.1, 0.3, 0.5, 0.7, 0.9])
+    over_labels = numbers.share_over(clusters)
+    over_texts = numbers.share_over(Clusters(clusters.text))
+    without_label = []
     for label in range(5):
-        kept = clusters.label != label
-        without.append(numbers.excess[:, kept].sum() / numbers.room[:, kept].sum())
-    error = np.sqrt(4 / 5 * np.sum((without - np.mean(without)) ** 2))
-    half = np.hypot(scipy.stats.t.ppf(0.975, 4) * error, over_texts.value - over_texts.low)
-    assert wide.value - wide.low == pytest.approx(half, rel=0.05)
-    alike, clusters = asked([0.5] * 5)
-    narrow = share_of(alike, clusters)
+        rest = numbers.of_texts(clusters.label != label)
+        without_label.append(rest.excess.sum() / rest.room.sum())
+    half_of_labels = jackknife_half_width(without_label)
+    half_of_texts = over_texts.value - over_texts.low
+    half = np.hypot(half_of_labels, half_of_texts)
+    assert over_labels.value - over_labels.low == pytest.approx(half, rel=0.05)
+
+
+def test_labels_that_are_alike_leave_a_narrow_interval():
+    different, clusters = labelled_texts([0.1, 0.3, 0.5, 0.7, 0.9])
+    wide = different.share_over(clusters)
+    alike, clusters = labelled_texts([0.5] * 5)
+    narrow = alike.share_over(clusters)
     assert narrow.high - narrow.low < (wide.high - wide.low) / 4
 
 
 def test_the_share_of_a_label_is_that_of_its_rows_alone():
-    numbers, clusters = asked([0.1, 0.8, 0.5], texts=60)
+    numbers, clusters = labelled_texts([0.1, 0.8, 0.5], texts=60)
     labels = shares_of_labels(numbers.excess, numbers.room, numbers.strength, clusters=clusters)
     assert [label.label for label in labels] == ["label0", "label1", "label2"]
     for number, label in enumerate(labels):
-        own = numbers.of_texts(clusters.label == number).share
-        assert label.part.share.value == pytest.approx(own.value, abs=1e-12)
+        rows = numbers.of_texts(clusters.label == number)
+        assert label.part.share.value == pytest.approx(rows.share.value, abs=1e-12)
         assert label.part.texts == 60
     assert [label.part.answer for label in labels] == ["no", "yes", "yes"]
 
 
-def test_a_table_whose_rows_ask_for_labels_is_judged_by_texts_and_labels():
-    numbers, clusters = asked([0.1, 0.9], texts=60)
-    metrics = {
-        "swap_excess": numbers.excess[0],
-        "swap_room": numbers.room[0],
-        "swap_strength": numbers.strength[0],
-    }
-    results = table("swaps", metrics)
+@pytest.fixture
+def table_of_labels():
+    """A stored table of 60 texts that are each asked for two labels, with shares 0.1 and 0.9."""
+    numbers, _ = labelled_texts([0.1, 0.9], texts=60)
+    results = table("swaps", numbers.metrics("swap"))
     run = str(results["run_id"].iloc[0])
-    first = {row: row - row % 2 for row in range(1, 120, 2)}
-    results.attrs["asked"] = {run: first}
-    names = {row: f"label{row % 2}" for row in range(120)}
-    results.attrs["asked_labels"] = {run: names}
-    evidence = SHARE_CLAIM.measure(results)
-    expected = share_of(numbers, clusters)
+    first_rows = {row: row - row % 2 for row in range(1, 120, 2)}
+    labels = {row: f"label{row % 2}" for row in range(120)}
+    results.attrs["asked"] = {run: first_rows}
+    results.attrs["asked_labels"] = {run: labels}
+    return results
+
+
+def test_a_table_whose_rows_ask_for_labels_is_judged_by_texts_and_labels(table_of_labels):
+    evidence = SHARE_CLAIM.measure(table_of_labels)
+    numbers, clusters = labelled_texts([0.1, 0.9], texts=60)
+    expected = numbers.share_over(clusters)
     assert evidence.n == 60
     assert evidence.value == pytest.approx(expected.value, abs=1e-12)
     assert evidence.low == pytest.approx(expected.low, abs=1e-12)
-    lowest = LOWEST_LABEL_CLAIM.measure(results)
+
+
+def test_the_lowest_label_of_a_table_is_found(table_of_labels):
+    lowest = LOWEST_LABEL_CLAIM.measure(table_of_labels)
     assert lowest.part == "label label0"
     assert lowest.value == pytest.approx(0.1, abs=0.01)
-    del results.attrs["asked_labels"]
-    assert LOWEST_LABEL_CLAIM.measure(results) is None
 
 
-def test_of_every_class_predicted_or_not_a_text_counts_once():
-    parts = [
-        columns(share, strength=strength, seed=3)
-        for share, strength in ((0.9, 0.2), (0.2, 0.1), (0.6, 0.2))
-    ]
+def test_a_table_without_labels_has_no_lowest_one(table_of_labels):
+    del table_of_labels.attrs["asked_labels"]
+    assert LOWEST_LABEL_CLAIM.measure(table_of_labels) is None
+
+
+def table_of_outputs(parts):
+    """A table in which each class, predicted or not, has these numbers."""
     metrics = {}
     for number, part in enumerate(parts):
-        metrics[f"output_excess_class_{number}"] = part.excess[0]
-        metrics[f"output_room_class_{number}"] = part.room[0]
-        metrics[f"output_strength_class_{number}"] = part.strength[0]
-    results = table("swaps", metrics)
-    evidence = ALL_OUTPUTS_CLAIM.measure(results)
-    joined = (
-        np.concatenate([getattr(part, name)[0] for part in parts])[None]
-        for name in ("excess", "room", "strength")
-    )
-    clusters = Clusters(np.tile(np.arange(100), 3))
-    expected = share_on_deciding_words(*joined, clusters=clusters)
-    assert (evidence.n, evidence.value) == (100, pytest.approx(expected.value, abs=1e-12))
+        metrics |= part.metrics("output", f"_class_{number}")
+    return table("swaps", metrics)
+
+
+@pytest.fixture
+def three_classes():
+    return [
+        columns(0.9, strength=0.2, seed=3),
+        columns(0.2, strength=0.1, seed=3),
+        columns(0.6, strength=0.2, seed=3),
+    ]
+
+
+def test_of_every_class_predicted_or_not_a_text_counts_once(three_classes):
+    evidence = ALL_OUTPUTS_CLAIM.measure(table_of_outputs(three_classes))
+    text = np.tile(np.arange(100), 3)
+    expected = side_by_side(three_classes).share_over(Clusters(text))
+    assert evidence.n == 100
+    assert evidence.value == pytest.approx(expected.value, abs=1e-12)
     assert evidence.low == pytest.approx(expected.low, abs=0.02)
-    lowest = LOWEST_OUTPUT_CLAIM.measure(results)
+
+
+def test_the_lowest_of_every_class_has_its_own_share(three_classes):
+    lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(three_classes))
     assert lowest.part == "class_1"
-    assert lowest.value == pytest.approx(parts[1].share.value, abs=1e-12)
+    assert lowest.value == pytest.approx(three_classes[1].share.value, abs=1e-12)
+
+
+def test_every_class_has_its_answer_under_its_name(three_classes):
+    results = table_of_outputs(three_classes)
     results.attrs["classes"] = ["bad", "so-so", "good"]
-    shares = share_by_output(results).set_index("class")
-    assert shares["answer"].to_dict() == {"bad": "yes", "so-so": "no", "good": "yes"}
+    answers = share_by_output(results).set_index("class")["answer"]
+    assert answers.to_dict() == {"bad": "yes", "so-so": "no", "good": "yes"}
 
 
 def test_a_class_that_no_word_moves_is_not_the_one_where_it_holds_least():
-    metrics = {}
-    for number, (share, strength) in enumerate(((0.9, 0.2), (0.8, 0.2), (-0.5, 0.001))):
-        part = columns(share, strength=strength)
-        metrics[f"output_excess_class_{number}"] = part.excess[0]
-        metrics[f"output_room_class_{number}"] = part.room[0]
-        metrics[f"output_strength_class_{number}"] = part.strength[0]
-    assert LOWEST_OUTPUT_CLAIM.measure(table("swaps", metrics)).part == "class_1"
+    parts = [
+        columns(0.9, strength=0.2),
+        columns(0.8, strength=0.2),
+        columns(-0.5, strength=0.001),
+    ]
+    lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(parts))
+    assert lowest.part == "class_1"
 
 
-def outputs_of(shares, *, texts=40, spread=0.1, seed=0):
-    """A table in which each class, predicted or not, has its share."""
-    metrics = {}
+def outputs(shares, *, spread=0.1, seed=0):
+    """Forty texts of every class, each class with its share."""
+    parts = []
     for number, share in enumerate(shares):
-        part = columns(share, texts=texts, spread=spread, seed=(seed, number))
-        metrics[f"output_excess_class_{number}"] = part.excess[0]
-        metrics[f"output_room_class_{number}"] = part.room[0]
-        metrics[f"output_strength_class_{number}"] = part.strength[0]
-    return table("swaps", metrics)
+        parts.append(columns(share, texts=40, spread=spread, seed=(seed, number)))
+    return parts
 
 
 @pytest.mark.parametrize("samples", [25, pytest.param(300, marks=pytest.mark.slow)])
 def test_of_eight_classes_at_the_threshold_hardly_ever_one_is_said_to_have_less(samples):
     """In 5 % of samples at most; asked alone, one of them has less in more than 10 %."""
-    said_less = said_more = one_alone_has_less = 0
+    verdicts = []
+    samples_with_less_alone = 0
     for sample in range(samples):
-        lowest = LOWEST_OUTPUT_CLAIM.measure(outputs_of([LEAST_SHARE] * 8, spread=0.6, seed=sample))
-        said_less += lowest.exceeds(LEAST_SHARE) is Verdict.FAILS
-        said_more += lowest.exceeds(LEAST_SHARE) is Verdict.MEETS
-        alone = [columns(LEAST_SHARE, texts=40, spread=0.6, seed=(sample, n)) for n in range(8)]
-        one_alone_has_less += any(part.share.high < LEAST_SHARE for part in alone)
-    assert said_less <= scipy.stats.binom.ppf(0.999, samples, 0.05)
-    assert said_more == 0
-    assert one_alone_has_less > 0.1 * samples
+        parts = outputs([LEAST_SHARE] * 8, spread=0.6, seed=sample)
+        lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(parts))
+        verdicts.append(lowest.exceeds(LEAST_SHARE))
+        samples_with_less_alone += any(part.share.high < LEAST_SHARE for part in parts)
+    assert verdicts.count(Verdict.FAILS) <= scipy.stats.binom.ppf(0.999, samples, 0.05)
+    assert verdicts.count(Verdict.MEETS) == 0
+    assert samples_with_less_alone > 0.1 * samples
 
 
 @pytest.mark.parametrize(
@@ -441,20 +533,32 @@ def test_of_eight_classes_at_the_threshold_hardly_ever_one_is_said_to_have_less(
     ],
 )
 def test_one_class_with_less_is_still_found(shares, verdict):
-    lowest = LOWEST_OUTPUT_CLAIM.measure(outputs_of(shares))
+    lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(outputs(shares)))
     assert lowest.part == "class_1"
     assert lowest.exceeds(LEAST_SHARE) is verdict
 
 
-def test_in_every_class_is_no_yes_where_another_class_than_the_lowest_is_open():
+@pytest.fixture
+def second_class_varies():
+    """Two classes with shares of 0.6 and 0.65, the second with a wide spread; and the classes."""
     numbers, predicted = two_classes(0.6, 0.65, texts=100)
-    draw = np.random.default_rng(0)
-    noise = draw.standard_normal(100) * (predicted[0] == 1)
-    noise -= noise.sum() / (predicted == 1).sum() * (predicted[0] == 1)
-    wide = Columns(numbers.excess + 2 * noise * numbers.room, numbers.room, numbers.strength)
-    lowest = judgement_on(LOWEST_CLASS_CLAIM, judged(wide))
+    is_second = predicted == 1
+    noise = np.random.default_rng(0).standard_normal((1, 100))
+    centred_noise = noise - noise[is_second].mean()
+    shift = np.where(is_second, 2 * centred_noise, 0)
+    excess = numbers.excess + shift * numbers.room
+    return Columns(excess, numbers.room, numbers.strength), predicted
+
+
+def test_in_every_class_is_no_yes_where_another_class_than_the_lowest_is_open(second_class_varies):
+    numbers, _ = second_class_varies
+    lowest = judgement_on(LOWEST_CLASS_CLAIM, judged(numbers))
     assert lowest.part == "class_0"
     assert lowest.value > LEAST_SHARE
     assert lowest.verdict is Verdict.CANNOT_DECIDE
-    parts = shares_of_classes(wide.excess, wide.room, wide.strength, predicted)
+
+
+def test_the_class_that_is_open_is_said_to_be_open(second_class_varies):
+    numbers, predicted = second_class_varies
+    parts = numbers.shares_by_class(predicted)
     assert [part.answer for part in parts] == ["yes", "open"]
