@@ -71,19 +71,20 @@ def test_removing_the_only_word_is_undefined_as_erasing_it_is(without_context):
 def test_with_context_the_shortened_text_is_encoded():
     """The third of five words is removed: place 3, after the marker."""
     classifier = toy_classifier(spread=4)
-    batch = toy_batch([5])
-    _, readout = toy_readout(classifier, batch)
+    subject = subject_of(classifier, toy_batch([5]))
+    readout = subject.readout
     attentions = readout.attention.unsqueeze(0)
-    ((distances,),) = removals_under(classifier, batch, readout, attentions)
 
-    text = classifier.without(batch, torch.tensor([0]), torch.tensor([3]))
+    (distances,) = removals_under(classifier, subject.batch, readout, attentions)
+
+    shortened = classifier.without(subject.batch, torch.tensor([0]), torch.tensor([3]))
     remaining = readout.attention[:, [0, 1, 2, 4, 5, 6]]
     weights = remaining / remaining.sum()
     with torch.no_grad():
-        outputs = classifier.outputs_from(text, classifier.inputs(text), weights)
-    shortened = outputs.logits.softmax(-1)
-    expected = (shortened - readout.prediction()).abs().sum() / 2
-    assert distances[3].item() == pytest.approx(expected.item(), abs=1e-12)
+        outputs = classifier.outputs_from(shortened, classifier.inputs(shortened), weights)
+    change = outputs.logits.softmax(-1) - readout.prediction()
+    expected = change.abs().sum() / 2
+    assert_close(distances[0, 3], expected, atol=1e-12, rtol=0)
 
 
 def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():

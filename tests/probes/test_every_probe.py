@@ -73,18 +73,22 @@ def test_batch_and_padding_change_no_number(name):
     near = NEAR.get(name, 1e-10)
     classifier = toy_classifier(classes=3, spread=4)
     batch = marked(LENGTHS, classes=3)
-    expected = texts_of(probe, classifier, batch)
-    padded = texts_of(probe, classifier, marked(LENGTHS, classes=3, padding=4))
-    assert any(any(texts) for texts in expected.values())
+    padded_batch = marked(LENGTHS, classes=3, padding=4)
+
+    together = texts_of(probe, classifier, batch)
+    padded = texts_of(probe, classifier, padded_batch)
+
+    assert any(any(texts) for texts in together.values())
     if set(DESCRIPTION) <= set(probe.metrics):
-        assert expected["content_length", ""] == [{0: length} for length in LENGTHS]
-        assert expected["max_attention", ""][-1] == {0: pytest.approx(1)}  # of one word
+        *_, of_one_word = together["max_attention", ""]
+        assert together["content_length", ""] == [{0: length} for length in LENGTHS]
+        assert of_one_word == {0: pytest.approx(1)}
     for row in range(len(LENGTHS)):
-        single = texts_of(probe, classifier, rows_of(batch, [row]))
-        for metric, texts in expected.items():
-            numbers = pytest.approx(texts[row], abs=near, rel=near, nan_ok=True)
-            assert padded[metric][row] == numbers, metric
-            assert single[metric][0] == numbers, metric
+        alone = texts_of(probe, classifier, rows_of(batch, [row]))
+        for metric, texts in together.items():
+            expected = pytest.approx(texts[row], abs=near, rel=near, nan_ok=True)
+            assert padded[metric][row] == expected, metric
+            assert alone[metric][0] == expected, metric
 
 
 @pytest.mark.parametrize(

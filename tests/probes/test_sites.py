@@ -96,21 +96,28 @@ def by_hand(model, batch, layer, head, row_of):
 HEADS = [(0, 3), (1, 0), (2, 2)]
 
 
+def evened(weights, word_of_piece):
+    """The same weight for each word, shared out over its pieces as before; others as they are."""
+    words = [word_of_piece == word for word in word_of_piece.unique() if word > 0]
+    masses = [weights[pieces].sum() for pieces in words]
+    mean = sum(masses) / len(masses)
+    result = weights.clone()
+    for pieces, mass in zip(words, masses, strict=True):
+        result[pieces] = weights[pieces] / mass * mean
+    return result
+
+
 @pytest.mark.parametrize(("layer", "head"), HEADS)
 def test_an_even_head_is_that_of_the_librarys_own_code(examined, layer, head):
     batch = examined.batch
 
-    def even(text, row):
-        """The same weight for each word, shared out over its pieces as before."""
-        words = range(1, int(batch.content[text].sum()) + 1)
-        pieces_of_words = [batch.piece_word[text] == word for word in words]
-        on_text = sum(row[pieces].sum() for pieces in pieces_of_words)
-        result = row.clone()
-        for pieces in pieces_of_words:
-            result[pieces] = row[pieces] / row[pieces].sum() * on_text / len(words)
-        return result
+    def keep(text, row):
+        return row
 
-    before = by_hand(examined.model, batch, layer, head, lambda _, row: row)
+    def even(text, row):
+        return evened(row, batch.piece_word[text])
+
+    before = by_hand(examined.model, batch, layer, head, keep)
     after = by_hand(examined.model, batch, layer, head, even)
     expected = (after - before).abs().sum(-1) / 2
     distance = examined.measurements["uniform_tvd", f"layer {layer}, head {head}"].value
@@ -121,16 +128,17 @@ def test_an_even_head_is_that_of_the_librarys_own_code(examined, layer, head):
 @pytest.mark.parametrize(("layer", "head"), HEADS)
 def test_the_special_mass_of_a_head_is_what_lies_on_no_word(examined, layer, head):
     batch = examined.batch
-    rows = []
+    expected = []
 
-    def keep(_, row):
-        rows.append(row)
+    def watch(text, row):
+        is_special = batch.piece_word[text] == -1
+        expected.append(row[is_special].sum())
         return row
 
-    by_hand(examined.model, batch, layer, head, keep)
-    special = [float(row[batch.piece_word[text] == -1].sum()) for text, row in enumerate(rows)]
+    by_hand(examined.model, batch, layer, head, watch)
+
     mass = examined.measurements["special_mass", f"layer {layer}, head {head}"].value
-    assert_close(mass, torch.tensor(special, dtype=torch.float64))
+    assert_close(mass, torch.stack(expected).double())
 
 
 @pytest.mark.parametrize("metric", ["median_tvd", "max_attention"])
@@ -179,8 +187,12 @@ def test_the_mean_of_the_texts_stands_at_its_layer_and_head():
     assert rows["head"].tolist() == [-1, 0, 1, -1, 0, 1]
     assert_allclose(rows["median_tvd"], [1.0, 1.1, 1.2, 2.0, 2.1, 2.2])
     assert set(rows["n"]) == {2}
+
+
+def test_the_table_of_sites_has_a_line_for_each():
+    ((_, rows),) = means(table())
     lines = sites_table(table())
-    assert lines["head"].tolist() == ["all", "0", "1"] * 2
+    assert lines["head"].tolist() == ["all", "0", "1", "all", "0", "1"]
     assert_allclose(lines["τ with gradient"], rows["tau_gradient"])
 
 

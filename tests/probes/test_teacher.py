@@ -3,27 +3,30 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.probes.teacher import AgainstTeacher
 from tests.probes.tables import subject_of, values
+from tests.probes.texts import Text, numbers_of
 from tests.toys import taught_by, toy_batch, toy_classifier
 
 
-def test_distances_to_the_teacher_are_those_of_scipy():
-    batch = taught_by(toy_classifier(seed=4, spread=3), toy_batch([6, 3, 1], padding=2))
+@pytest.mark.parametrize("row", range(3))
+def test_distances_to_the_teacher_are_those_of_scipy(row):
+    teacher = toy_classifier(seed=4, spread=3)
+    batch = taught_by(teacher, toy_batch([6, 3, 1], padding=2))
     subject = subject_of(toy_classifier(spread=3), batch)
     numbers = values(AgainstTeacher("other"), subject)
-    prediction = subject.readout.prediction()
-    for row, content in enumerate(batch.content):
-        attention = subject.readout.attention[row][content]
-        teacher_attention = batch.teacher_attention[row][content]
-        probability = batch.teacher_probability[row]
-        jsd = jensenshannon(attention, teacher_attention) ** 2
-        tvd = float((prediction[row] - probability).abs().sum() / 2)
-        expected = {
-            "jsd": pytest.approx(jsd, abs=1e-7),
-            "tvd": pytest.approx(tvd),
-            "same_decision": float(prediction[row].argmax() == probability.argmax()),
-            "teacher_max_attention": pytest.approx(float(teacher_attention.max())),
-        }
-        assert {name: float(numbers[name][row]) for name in expected} == expected
+
+    text = Text(subject, row)
+    teacher_weights = text.at_words(batch.teacher_attention)
+    prediction = subject.readout.prediction()[row]
+    teacher_prediction = batch.teacher_probability[row]
+    jsd = jensenshannon(text.weights, teacher_weights) ** 2
+    tvd = (prediction - teacher_prediction).abs().sum().item() / 2
+    is_same = prediction.argmax() == teacher_prediction.argmax()
+
+    result = numbers_of(numbers, row)
+    assert result["jsd"] == pytest.approx(jsd, abs=1e-7)
+    assert result["tvd"] == pytest.approx(tvd)
+    assert result["same_decision"] == is_same
+    assert result["teacher_max_attention"] == pytest.approx(teacher_weights.max())
 
 
 def test_a_run_is_no_distance_from_itself():

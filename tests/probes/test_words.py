@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
 from scipy import stats
 from torch.testing import assert_close
 
@@ -69,35 +68,18 @@ def test_what_is_hidden_and_what_is_idle():
 
 def test_a_words_effect_is_the_mean_over_its_texts_with_students_interval():
     results, examples = tables()
-    lurk = word_table(results, examples).set_index("word").loc["lurk"]
-    assert lurk["texts"] == TEXTS
-    assert lurk["flips"] == 1
-
     is_effect = (results["step"] == 0) & (results["metric"] == "effect")
     effects = results.loc[is_effect, "value"]
     mean = effects.mean()
     low, high = stats.t.interval(0.95, TEXTS - 1, mean, stats.sem(effects))
+
+    lurk = word_table(results, examples).set_index("word").loc["lurk"]
+
+    assert lurk["texts"] == TEXTS
+    assert lurk["flips"] == 1
     assert lurk["effect"] == pytest.approx(mean)
     assert lurk["effect low"] == pytest.approx(low)
     assert lurk["effect high"] == pytest.approx(high)
-
-
-def test_the_table_goes_beside_the_page_one_for_each_run():
-    results, examples = tables()
-    files = SimpleNamespace(examples=lambda split: pa.Table.from_pandas(examples))
-    numbers = numbers_of(results)
-    numbers_without = numbers_of(results.assign(probe="other"))
-    first = SimpleNamespace(directory=Path("a"), files=files, numbers=numbers, split="test")
-    second = SimpleNamespace(directory=Path("b"), files=files, numbers=numbers, split="test")
-    without = SimpleNamespace(
-        directory=Path("c"), files=files, numbers=numbers_without, split="test"
-    )
-    (table,) = word_tables([first])
-    assert table.name == "word_table"
-    pd.testing.assert_frame_equal(table.rows, word_table(results, examples))
-    names = [table.name for table in word_tables([first, second])]
-    assert names == ["word_table-a", "word_table-b"]
-    assert not list(word_tables([without]))
 
 
 def test_noise_names_nothing():
@@ -110,13 +92,43 @@ def test_noise_names_nothing():
     assert not leaning(results, examples).axes[0].get_yticklabels()  # and a picture says so
 
 
+def run_of(directory, examples, results):
+    """What the tables beside a page read of a run."""
+    return SimpleNamespace(
+        directory=Path(directory),
+        files=SimpleNamespace(examples=lambda split: pa.Table.from_pandas(examples)),
+        numbers=numbers_of(results),
+        split="test",
+    )
+
+
+def test_the_table_goes_beside_the_page():
+    results, examples = tables()
+    (table,) = word_tables([run_of("a", examples, results)])
+    assert table.name == "word_table"
+    pd.testing.assert_frame_equal(table.rows, word_table(results, examples))
+
+
+def test_each_of_several_runs_has_a_table():
+    results, examples = tables()
+    first = run_of("a", examples, results)
+    second = run_of("b", examples, results)
+    names = [table.name for table in word_tables([first, second])]
+    assert names == ["word_table-a", "word_table-b"]
+
+
+def test_a_run_without_the_probe_has_no_table():
+    results, examples = tables()
+    without = run_of("c", examples, results.assign(probe="other"))
+    assert not list(word_tables([without]))
+
+
 def test_the_probe_by_hand():
     classifier = toy_classifier(spread=4)
     batch = toy_batch([4, 6])
     subject = subject_of(classifier, batch)
     numbers = values(Words(), subject)
-    assert_close(
-        numbers["relative_attention"].sum(-1), torch.tensor([4.0, 6.0], dtype=torch.float64)
-    )
-    distance = leave_one_out(classifier, batch, subject.outputs).distance
-    assert_close(numbers["effect"], distance, equal_nan=True)
+    removals = leave_one_out(classifier, batch, subject.outputs)
+    sums = numbers["relative_attention"].sum(-1)
+    assert sums.tolist() == pytest.approx([4, 6])
+    assert_close(numbers["effect"], removals.distance, equal_nan=True)
