@@ -58,7 +58,7 @@ def outcome(subject, row, words):
     )
 
 
-def outcomes(subject, row):
+def outcomes_of(subject, row):
     """Set of words → what the model makes of them."""
     words = range(LENGTHS[row])
     results = {}
@@ -66,6 +66,12 @@ def outcomes(subject, row):
         for subset in itertools.combinations(words, size):
             results[frozenset(subset)] = outcome(subject, row, subset)
     return results
+
+
+@pytest.fixture(scope="module")
+def outcomes(subject):
+    """Of each text that is no longer than the probe reads."""
+    return [outcomes_of(subject, row) for row in range(3)]
 
 
 def aopc(results, order):
@@ -86,8 +92,8 @@ def limits_of_all_orders(results, length):
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_the_limits_are_those_of_all_permutations(subject, numbers, row):
-    results = outcomes(subject, row)
+def test_the_limits_are_those_of_all_permutations(outcomes, numbers, row):
+    results = outcomes[row]
     lowest, highest = limits_of_all_orders(results, LENGTHS[row])
     result = numbers_of(numbers, row)
     assert result["aopc_lower"] == pytest.approx(lowest)
@@ -96,18 +102,18 @@ def test_the_limits_are_those_of_all_permutations(subject, numbers, row):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_the_aopc_of_an_importance_is_that_of_its_order(subject, numbers, name, row):
+def test_the_aopc_of_an_importance_is_that_of_its_order(subject, outcomes, numbers, name, row):
     scores = Text(subject, row).scores(name)
     order = np.argsort(-scores)
-    expected = aopc(outcomes(subject, row), order)
+    expected = aopc(outcomes[row], order)
     result = numbers_of(numbers, row)
     assert result[f"aopc_{name}"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("row", [0, 1])
-def test_an_importances_order_stands_between_the_limits(subject, numbers, name, row):
-    lowest, highest = limits_of_all_orders(outcomes(subject, row), LENGTHS[row])
+def test_an_importances_order_stands_between_the_limits(outcomes, numbers, name, row):
+    lowest, highest = limits_of_all_orders(outcomes[row], LENGTHS[row])
     result = numbers_of(numbers, row)
     place = (result[f"aopc_{name}"] - lowest) / (highest - lowest)
     assert result[f"aopc_normalised_{name}"] == pytest.approx(place)
@@ -119,8 +125,8 @@ def minimal(sets):
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_sets_are_those_of_a_search(subject, numbers, row):
-    results = outcomes(subject, row)
+def test_sets_are_those_of_a_search(outcomes, numbers, row):
+    results = outcomes[row]
     every = frozenset(range(LENGTHS[row]))
     necessary = []
     sufficient = []
@@ -138,11 +144,11 @@ def test_sets_are_those_of_a_search(subject, numbers, row):
     assert result["input_set"] == pytest.approx(fewest, nan_ok=True)
 
 
-def shapley_by_hand(subject, row):
+def shapley_by_hand(results):
     """What a word adds on average over all orders."""
-    results = outcomes(subject, row)
-    orders = list(itertools.permutations(range(LENGTHS[row])))
-    shapley = np.zeros(LENGTHS[row])
+    length = max(map(len, results))
+    orders = list(itertools.permutations(range(length)))
+    shapley = np.zeros(length)
     for order in orders:
         for place, word in enumerate(order):
             before = results[frozenset(order[:place])]
@@ -152,15 +158,17 @@ def shapley_by_hand(subject, row):
 
 
 @pytest.mark.parametrize("row", [0, 1])
-def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(subject, numbers, row):
-    expected = shapley_by_hand(subject, row)
+def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(
+    subject, outcomes, numbers, row
+):
+    expected = shapley_by_hand(outcomes[row])
     shapley = Text(subject, row).at_words(numbers["shapley"])
     assert_allclose(shapley, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("row", [0, 1])
-def test_the_error_is_that_of_importances_that_should_add_up(subject, numbers, row):
-    shapley = shapley_by_hand(subject, row)
+def test_the_error_is_that_of_importances_that_should_add_up(subject, outcomes, numbers, row):
+    shapley = shapley_by_hand(outcomes[row])
     sampled = Text(subject, row).scores("shapley_sampling")
     error = np.abs(sampled - shapley).sum() / np.abs(shapley).sum()
     result = numbers_of(numbers, row)
@@ -177,9 +185,9 @@ SIGNED = {
 
 @pytest.mark.parametrize("row", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_scores_without_a_sign_are_compared_with_the_sizes(subject, numbers, row, name):
+def test_scores_without_a_sign_are_compared_with_the_sizes(subject, outcomes, numbers, row, name):
     scores = Text(subject, row).scores(name)
-    shapley = shapley_by_hand(subject, row)
+    shapley = shapley_by_hand(outcomes[row])
     if not SIGNED[name]:
         shapley = np.abs(shapley)
     share = scores / np.abs(scores).sum()
