@@ -379,15 +379,14 @@ def sound_runs(
 
 
 def refuse_missing(places: Places) -> None:
-    """Refuse places of which none is there, for commands that import much before they look.
+    """Refuse a place that is not there, for commands that import much before they look.
 
     Raises:
-        UserError: as of `sound_runs`.
+        UserError: a directory does not exist, or a pattern matches nothing.
     """
-    names = [os.fspath(place) for place in _listed(places)]
-    missing = _missing(names)
-    if len(missing) == len(names):
-        raise _no_run(names, f"{', '.join(missing)} does not exist")
+    missing = _missing([os.fspath(place) for place in _listed(places)])
+    if missing:
+        raise _no_run(missing, f"{', '.join(missing)} does not exist")
 
 
 def _missing(places: Sequence[str]) -> list[str]:

@@ -268,6 +268,15 @@ def test_a_mistake_ends_with_one_message_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_place_that_is_not_there_is_refused_beside_one_that_is(make_run, tmp_path, capsys):
+    page = tmp_path / "report.html"
+    with pytest.raises(SystemExit, match="2"):
+        main([str(make_run("whole")), str(tmp_path / "no" / "*"), "-o", str(page)])
+    error = capsys.readouterr().err
+    assert f"no finished run at {tmp_path}/no/*: {tmp_path}/no/* does not exist" in error
+    assert not page.exists()
+
+
 @dataclass(frozen=True)
 class Plotted(StudyFigure):
     figure: Figure
