@@ -38,6 +38,7 @@ from attnprobe.importance.word_swaps import (
     POSITIONS_AT_ONCE,
     Filler,
     KeptWords,
+    Precision,
     Swapper,
     WordEffects,
     in_float32,
@@ -162,6 +163,8 @@ class Swaps(RankingProbe):
         most_passes: doubled until effects are reliable, the passes end here.
         texts: texts that are examined at most, evenly over the split; the others have no number
             (NaN).
+        products: what the model multiplies matrices in; bfloat16 is faster on processors and
+            graphics cards that have it.
         importances: whose scores get the same number as attention.
     """
 
@@ -172,6 +175,7 @@ class Swaps(RankingProbe):
     passes: Annotated[int, Ge(100)] = deciding_words.RECORD_PASSES[0]
     most_passes: Annotated[int, Ge(100)] = deciding_words.RECORD_PASSES[-1]
     texts: Annotated[int, Ge(20)] = 400
+    products: Precision = "float32"
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
     _is_examined: np.ndarray | None = field(default=None, init=False, repr=False, compare=False)
@@ -215,7 +219,7 @@ class Swaps(RankingProbe):
             raise UserError(
                 "probe swaps takes words from other texts, which only a run has: leave it out here"
             )
-        examiner = Examiner.of(subject, draws)
+        examiner = Examiner.of(subject, draws, self.products)
         if self._plan is None:
             rows = np.flatnonzero(self._is_examined).tolist()
             self._plan = self._planned(examiner, self._split, rows)
@@ -358,11 +362,11 @@ class Examiner:
     draws: Draws
 
     @classmethod
-    def of(cls, subject: Subject, draws: Draws) -> "Examiner":
-        """The examiner of the subject's model."""
+    def of(cls, subject: Subject, draws: Draws, products: Precision = "float32") -> "Examiner":
+        """The examiner of the subject's model, which multiplies matrices in that precision."""
         reader = getattr(subject.classifier, "reader", None)  # pretrained models have one
         return cls(
-            run=in_float32(subject.classifier),
+            run=in_float32(subject.classifier, products=products),
             longest=None if reader is None else reader.longest,
             position_of=subject.classifier.position_of,
             device=subject.batch.content.device,

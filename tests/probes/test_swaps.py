@@ -22,6 +22,7 @@ from attnprobe.importance.word_swaps import (
     prefixes,
 )
 from attnprobe.models.base import Model, Unit
+from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.probes.swaps import Swaps
 from tests.probes.tables import subject_of, values
 from tests.toys import VOCABULARY, rows_of, toy_batch, toy_classifier
@@ -294,6 +295,34 @@ def test_the_fast_pass_says_what_the_model_says(encoder):
     assert_close(fast.with_set, slow.with_set, atol=1e-6, rtol=0, check_dtype=False)
     assert_close(fast.without_set, slow.without_set, atol=1e-6, rtol=0, check_dtype=False)
     assert slow.with_set[:, 0].std() > 1e-3  # the words of the sets do something
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "cnn", "transformer"])
+def test_products_in_bfloat16_change_a_probability_by_little(encoder, monkeypatch):
+    """Also those of an LSTM of long inputs, which takes its own steps where it can."""
+    monkeypatch.setattr(LSTMEncoder, "_has_long_inputs", True)
+    draw = np.random.default_rng(0)
+    split = split_of(draw.integers(4, 20, (6, 9)))
+    filler = filler_of(split)
+    model = toy_classifier(encoder, spread=3)
+
+    fine = Swapper(in_float32(model), split[[0]], filler).pairs(60, 1.0, seeded(0))
+    rounding = in_float32(model, products="bfloat16")
+    coarse = Swapper(rounding, split[[0]], filler).pairs(60, 1.0, seeded(0))
+
+    change = (coarse.with_set - fine.with_set).abs().max()
+    assert 0 < change < fine.with_set[:, 0].std() / 10  # less than what the words of the sets do
+
+
+def test_the_probe_multiplies_in_the_precision_of_its_setting():
+    draw = np.random.default_rng(0)
+    split = split_of(draw.integers(4, 20, (30, 9)))
+    model = toy_classifier("cnn", spread=3)
+    fine = measured(split, model)
+    coarse = measured(split, model, products="bfloat16")
+    assert not torch.equal(coarse["swap_strength"], fine["swap_strength"])
+    assert_close(coarse["swap_strength"], fine["swap_strength"], atol=0, rtol=0.1)
+    assert shared(coarse).value == pytest.approx(shared(fine).value, abs=0.05)
 
 
 @pytest.mark.parametrize("words", [7, 70])
