@@ -3,7 +3,7 @@
     python -m research.constructions [constructions trained coverage null seeds] [--page PAGE]
 
 Without names all tables are made: constructions, null and seeds take half a minute of one core
-each, trained eleven minutes, coverage seven and a half minutes.
+each, trained eleven minutes, coverage a quarter of an hour.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from research.constructions.asking import ask
 from research.constructions.catalogue import catalogue
 from research.constructions.coverage import (
     MINORITIES,
-    SIZES,
+    SAMPLES,
     Coverage,
     coverages,
     random_orders,
@@ -40,9 +40,9 @@ RIGHT_IN = (0.1, 0.3, 0.38, 0.42, 0.46, 0.5, 0.55, 0.6, 0.8, 1.0)
 
 def all_coverages() -> Iterator[Coverage]:
     """Every line of the table."""
-    for base, sizes in SIZES.items():
+    for base, samples in SAMPLES.items():
         for minority in MINORITIES:
-            yield from coverages(base, minority, sizes)
+            yield from coverages(base, minority, samples)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -1,7 +1,7 @@
 """Do intervals hold the true share, is an order by chance a yes, does a seed change a verdict?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,10 +20,28 @@ from research.constructions.models import (
 from research.constructions.samples import MeasuredTexts
 
 MINORITIES = (0.02, 0.05, 0.1, 0.5)
-SIZES = {"right in half": (50, 200, 400), "by absence": (50, 100, 200, 400)}
-"""Numbers of texts, by construction."""
-RUNS = (1, 3)
-DATA_SETS = 30
+
+
+@dataclass(frozen=True)
+class Samples:
+    """How often a construction is measured.
+
+    Attributes:
+        sizes: numbers of texts of a data set.
+        runs: numbers of models that are asked together.
+        data_sets: of each size.
+    """
+
+    sizes: Sequence[int]
+    runs: Sequence[int]
+    data_sets: int
+
+
+SAMPLES = {
+    "right in half": Samples(sizes=(50, 200, 400), runs=(1, 3), data_sets=30),
+    "by absence": Samples(sizes=(50, 100, 200, 400), runs=(1,), data_sets=150),
+}
+"""By construction. Runs *by absence* are the same attention, so that one is asked."""
 HALF = 0.5
 """Share of the texts in which the attention of *right in half* is on the word."""
 BETWEEN_RUNS = 0.05
@@ -44,7 +62,7 @@ class Coverage:
     """How often the interval holds the true share: one line of the table.
 
     Attributes:
-        base: which of `SIZES`.
+        base: which of `SAMPLES`.
         minority: share of the smaller class.
         texts: of a data set.
         runs: models that are asked together.
@@ -65,6 +83,11 @@ class Coverage:
         return sum(bool(share.low <= self.truth <= share.high) for share in self.shares)
 
     @property
+    def of_asked(self) -> "Coverage":
+        """The same of the data sets alone of which the question can be asked."""
+        return replace(self, shares=[share for share in self.shares if not share.unasked])
+
+    @property
     def answers(self) -> dict[str, int]:
         """Answer → data sets."""
         answers = [answer_of(share) for share in self.shares]
@@ -77,31 +100,26 @@ class Coverage:
 
 
 def construction_of(base: str, minority: float, texts: int) -> Construction:
-    """The construction of a name in `SIZES`: one whose share is near the threshold, a blind one."""
+    """The construction of a name in `SAMPLES`: near the threshold, or blind."""
     if base == "right in half":
         attend = sometimes(HALF, on_cues())
         return token(base, "", attend, "", minority=minority, texts=texts)
     return by_absence(base, "", on_places(0), minority, "").with_texts(texts)
 
 
-def coverages(
-    base: str,
-    minority: float,
-    sizes: Sequence[int],
-    data_sets: int = DATA_SETS,
-) -> Iterator[Coverage]:
+def coverages(base: str, minority: float, samples: Samples) -> Iterator[Coverage]:
     """The lines of a construction with this minority, by number of texts and of runs."""
     shares: dict[tuple[int, int], list[Evidence]] = {}
-    for texts in sizes:
+    for texts in samples.sizes:
         construction = construction_of(base, minority, texts)
-        for number in range(data_sets):
+        for number in range(samples.data_sets):
             measured = MeasuredTexts.of(construction, seed=1000 * texts + number)
-            for runs in RUNS:
+            for runs in samples.runs:
                 attentions = attention_of_runs(construction, measured.texts, number, runs)
                 line = shares.setdefault((texts, runs), [])
                 line.append(measured.share(attentions))
 
-    largest_samples = shares[sizes[-1], RUNS[-1]]
+    largest_samples = shares[samples.sizes[-1], samples.runs[-1]]
     truth = float(np.mean([share.value for share in largest_samples]))
     for (texts, runs), line in shares.items():
         yield Coverage(base, minority, texts, runs, truth, line)

@@ -97,26 +97,35 @@ def marked(answer: str, expected: str) -> str:
 
 
 def coverage_table(coverages: Iterable[Coverage]) -> str:
-    """A line per construction, minority, number of texts and of runs; and one for all."""
+    """A line per construction, minority, number of texts and of runs; and two for all."""
+    coverages = list(coverages)
     lines = [
         "| attention | smaller class | texts | runs | true share | holds | of data sets | width | "
         "yes / no / open / not asked |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    holding = 0
-    data_sets = 0
     for line in coverages:
-        holding += line.holds
-        data_sets += len(line.shares)
         answers = " / ".join(str(count) for count in line.answers.values())
         lines.append(
             f"| {line.base} | {100 * line.minority:.0f} % | {line.texts} | {line.runs} | "
             f"{line.truth:.2f} | {interval(line.holds, len(line.shares))} | {len(line.shares)} | "
             f"{line.width:.2f} | {answers} |"
         )
-    # no interval: the lines share draws, so that they are fewer samples than they look
-    lines.append(f"| **all** | | | | | **{holding / data_sets:.2f}** | {data_sets} | | |")
+    lines += [
+        coverage_of_all("all", coverages),
+        coverage_of_all("all that are asked", [line.of_asked for line in coverages]),
+    ]
     return "\n".join(lines)
+
+
+def coverage_of_all(name: str, coverages: Sequence[Coverage]) -> str:
+    """The last line of a table, without an interval.
+
+    The lines share draws, so that they are fewer samples than they look.
+    """
+    holding = sum(line.holds for line in coverages)
+    data_sets = sum(len(line.shares) for line in coverages)
+    return f"| **{name}** | | | | | **{holding / data_sets:.2f}** | {data_sets} | | |"
 
 
 def null_table(shares: Sequence[Evidence]) -> str:
