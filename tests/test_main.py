@@ -64,6 +64,10 @@ def test_the_command_line_from_any_folder(tmp_path):
         ),
         (["data=sts"], "data=sts: there is no data/sts in conf/; did you mean sst?"),
         (["+experiment=jane"], "there is no experiment/jane in conf/; did you mean jain?"),
+        (
+            ["experiment=jain"],
+            "experiment=jain: an experiment is chosen with a plus, +experiment=NAME, of ",
+        ),
         (["experiment=-1"], "experiment=-1: expected the name of a choice"),
         (["seed=${nope}"], "seed refers to ${nope}, which is not a setting"),
         (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),

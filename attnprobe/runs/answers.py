@@ -123,6 +123,12 @@ def _unknown_setting(key: str, overrides: Sequence[str]) -> str:
             typed = override
             break
     typed = visible(typed)
+    if key == "experiment":
+        return (
+            f"{typed}: an experiment is chosen with a plus, +experiment=NAME, of "
+            f"{listed(choices(key))}. To give runs a name of your own take output=FOLDER, and for "
+            f"W&B logger.group=NAME"
+        )
     parent, _, last = key.split("@")[0].rpartition(".")
     names, siblings = _settings_beside(parent, last)
     near = nearest(last, siblings)
