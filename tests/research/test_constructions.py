@@ -197,8 +197,9 @@ def test_coverage_of_the_asked_leaves_out_what_is_not_asked():
     unasked = replace(evidence(0.6, 0.7), unasked="too few texts")
     line = Coverage("", 0.5, 10, 1, truth=0.28, shares=[evidence(0.1, 0.3), unasked])
     assert (line.holds, line.of_asked.holds, len(line.of_asked.shares)) == (1, 1, 1)
-    last = [text.split(" | ")[-4:-2] for text in coverage_table([line]).splitlines()[-2:]]
-    assert last == [["**0.50**", "2"], ["**1.00**", "1"]]
+    of_all, of_asked = coverage_table([line]).splitlines()[-2:]
+    assert of_all == "| **all** | | | | | **0.50** | 2 | | |"
+    assert of_asked == "| **all that are asked** | | | | | **1.00** | 1 | | |"
 
 
 def test_changes_by_seed_are_those_from_the_most_frequent_answer():
