@@ -26,9 +26,18 @@ def split():
 
 def test_a_split_serves_the_rows_that_it_is_asked_for(split):
     batch = split[[1, 0]]
-    assert batch.ids.tolist() == [[2, 5, 3, 0], [2, 4, 1, 3]]
-    assert batch.mask.tolist() == [[True, True, True, False], [True] * 4]
-    assert batch.content.tolist() == [[False, True, False, False], [False, True, True, False]]
+    assert batch.ids.tolist() == [
+        [2, 5, 3, 0],
+        [2, 4, 1, 3],
+    ]
+    assert batch.mask.tolist() == [
+        [True, True, True, False],
+        [True, True, True, True],
+    ]
+    assert batch.content.tolist() == [
+        [False, True, False, False],
+        [False, True, True, False],
+    ]
     assert batch.labels.tolist() == [[1, 1], [1, 0]]
     assert batch.example_id.tolist() == [8, 3]
 
@@ -37,31 +46,62 @@ def ragged(*numbers):
     return Ragged.of([np.array(row, float) for row in numbers], float)
 
 
-def test_rows_that_are_selected_take_along_whatever_a_split_has():
+def filled(record):
+    """The fields of a dataclass that hold something."""
+    return {field.name for field in fields(record) if getattr(record, field.name) is not None}
+
+
+@pytest.fixture
+def full_split():
+    """Three texts with whatever a split may have."""
+    teacher = TeacherOutputs(
+        ragged([0.2, 0.8], [1], [1]),
+        np.eye(3, 2),
+    )
     split = TextSplit(
         example_id=np.array([3, 8, 9]),
         words=Ragged.of([np.array([0, 1]), np.array([2]), np.array([1])], np.int32),
         vocabulary_id=np.array([4, 1, 5]),
-        columns={"labels": np.array([0, 1, 1]), "asked": ragged([0, 1], [1], [0])},
+        columns={
+            "labels": np.array([0, 1, 1]),
+            "asked": ragged([0, 1], [1], [0]),
+        },
         spelling=["a", "b", "c"],
         classes=["no", "yes"],
-        teacher=TeacherOutputs(ragged([0.2, 0.8], [1], [1]), np.eye(3, 2)),
-        passages=[Passages((Passage.of_words(text),)) for text in (["a", "b"], ["c"], ["b"])],
-        units=[np.array([[0, 0], [1, 1]]), np.array([[0, 0]]), np.array([[0, 0]])],
+        teacher=teacher,
+        passages=[
+            Passages((Passage.of_words(["a", "b"]),)),
+            Passages((Passage.of_words(["c"]),)),
+            Passages((Passage.of_words(["b"]),)),
+        ],
+        units=[
+            np.array([[0, 0], [1, 1]]),
+            np.array([[0, 0]]),
+            np.array([[0, 0]]),
+        ],
         slices=["north", "south", "west"],
     )
-    assert all(getattr(split, field.name) is not None for field in fields(split))
-    chosen = split.select(np.array([0, 2]))
+    assert filled(split) == {field.name for field in fields(split)}
+    return split
+
+
+def test_rows_that_are_selected_take_along_whatever_a_split_has(full_split):
+    chosen = full_split.select(np.array([0, 2]))
     assert chosen.slices == ["north", "west"]
-    assert [chosen.tokens(number) for number in (3, 9)] == [["a", "b"], ["b"]]
-    expected = split[[0, 2]]
+    assert chosen.tokens(3) == ["a", "b"]
+    assert chosen.tokens(9) == ["b"]
+
     batch = chosen[[0, 1]]
-    columns = {field.name for field in fields(batch) if getattr(batch, field.name) is not None}
+    expected = full_split[[0, 2]]
+    columns = filled(batch)
     assert columns >= {"asked", "teacher_attention", "teacher_probability", "characters"}
     for name in columns - {"extra"}:
         assert getattr(batch, name).equal(getattr(expected, name)), name
-    assert split.only([3, 9]).slices == ["north", "west"]
-    assert split.only([3, 8, 9]) is split
+
+
+def test_rows_are_selected_by_their_examples(full_split):
+    assert full_split.only([3, 9]).slices == ["north", "west"]
+    assert full_split.only([3, 8, 9]) is full_split
 
 
 def test_a_split_finds_an_example(split):

@@ -32,20 +32,27 @@ def defined(tmp_path_factory):
 
 
 def test_every_label_of_every_text_is_a_row_with_the_plain_models_numbers(defined):
-    run = defined["audit"].run
-    examples = attnprobe.read_examples(run)
+    examples = attnprobe.read_examples(defined["audit"].run)
     assert len(examples) == 3 * len(defined["TEXTS"])
     for row, example in examples.iterrows():
-        attention, _, logits = defined["outputs"][row // 3]
-        label = row % 3
+        text, label = divmod(row, 3)
+        attention, _, logits = defined["outputs"][text]
+        probability = logits[label].sigmoid().item()
         assert_allclose(example["attention"], attention[label], atol=1e-6)
-        yes = float(logits[label].sigmoid())
-        assert example["probability"][1] == pytest.approx(yes, abs=1e-6)
-        assert example["label"] == defined["LABELS"][row // 3][label]
-        assert list(example["tokens"]) == defined["TEXTS"][row // 3]
-    results = attnprobe.read_results(run)
-    assert set(results.attrs["asked_labels"][results["run_id"].iloc[0]].values()) == set(NAMES)
-    performance = results[results["probe"] == "performance"].set_index("metric")["value"]
+        assert example["probability"][1] == pytest.approx(probability, abs=1e-6)
+        assert example["label"] == defined["LABELS"][text][label]
+        assert list(example["tokens"]) == defined["TEXTS"][text]
+
+
+def test_the_labels_have_their_names(defined):
+    results = attnprobe.read_results(defined["audit"].run)
+    (run_id,) = results["run_id"].unique()
+    assert set(results.attrs["asked_labels"][run_id].values()) == set(NAMES)
+
+
+def test_the_plain_model_is_always_right(defined):
+    results = attnprobe.read_results(defined["audit"].run, probe="performance")
+    performance = results.set_index("metric")["value"]
     assert performance["accuracy"] == 1.0
     assert performance["label_f1_macro"] == 1.0
 

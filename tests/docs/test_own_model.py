@@ -25,36 +25,58 @@ def values(run, probe, metric):
     return table[table["metric"] == metric].set_index("example_id")["value"].sort_index()
 
 
-def test_both_ways_are_the_same_model(names):
-    tensors, described = (names["folder"] / name / "run" for name in ("audit", "described"))
-    assert values(tensors, "performance", "accuracy").item() == 1.0
-    for metric in ("median_tvd", "max_attention", "predicted_class"):
-        tensor_values, described_values = (
-            values(run, "permutation", metric) for run in (tensors, described)
-        )
-        assert_allclose(tensor_values, described_values, atol=1e-6)
+@pytest.fixture(scope="module")
+def runs(names):
+    """The run of tensors, and that of the model as it is described."""
+    return names["folder"] / "audit" / "run", names["folder"] / "described" / "run"
+
+
+@pytest.mark.parametrize("metric", ["median_tvd", "max_attention", "predicted_class"])
+def test_both_ways_are_the_same_model(runs, metric):
+    tensors, described = runs
+    numbers = values(tensors, "permutation", metric)
+    assert_allclose(numbers, values(described, "permutation", metric), atol=1e-6)
+
+
+def test_the_tensors_are_of_the_texts(names, runs):
+    tensors, _ = runs
     examples = attnprobe.read_examples(tensors)
-    assert [list(row) for row in examples["tokens"]] == names["TEXTS"]
+    assert [list(tokens) for tokens in examples["tokens"]] == names["TEXTS"]
     assert examples["label"].tolist() == names["LABELS"]
+    assert values(tensors, "performance", "accuracy").item() == 1.0
 
 
-def test_leave_one_out_is_what_the_plain_model_says_without_the_word(names):
+TEXT = 5
+
+
+def test_leave_one_out_is_what_the_plain_model_says_without_the_word(names, runs):
     import torch
 
-    run = names["folder"] / "described" / "run"
+    _, described = runs
     network = names["mine"]
-    ids = names["ids"]
-    table = attnprobe.read_results(run, probe="leave_one_out")
-    rows = table[(table["metric"] == "leave_one_out") & (table["example_id"] == 5)].sort_values(
-        "step"
-    )["value"]
-    text = ids[5][ids[5] > 0]
-    without = [torch.cat([text[:at], text[at + 1 :]])[None] for at in range(1, len(text) - 1)]
-    with torch.no_grad():
-        whole, *reduced = (network(words)[2].softmax(-1) for words in (text[None], *without))
-    expected = [float((prediction - whole).abs().sum() / 2) for prediction in reduced]
-    assert_allclose(rows, expected, atol=1e-5)
+    padded = names["ids"][TEXT]
+    ids = padded[padded > 0]
 
-    # the network is left as it was
+    @torch.no_grad()
+    def says(words):
+        _, _, logits = network(words[None])
+        return logits.softmax(-1)
+
+    expected = []
+    for place in range(1, len(ids) - 1):
+        shortened = torch.cat([ids[:place], ids[place + 1 :]])
+        change = says(shortened) - says(ids)
+        expected.append(change.abs().sum().item() / 2)
+
+    table = attnprobe.read_results(described, probe="leave_one_out")
+    is_of_text = (table["metric"] == "leave_one_out") & (table["example_id"] == TEXT)
+    distances = table[is_of_text].sort_values("step")["value"]
+    assert_allclose(distances, expected, atol=1e-5)
+
+
+def test_the_network_is_left_as_it_was(names):
+    import torch
+
+    network = names["mine"]
     assert network.training
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from attnprobe.data.labels import CodeSource
@@ -22,26 +23,21 @@ def texts(size=300, **changes):
     return list(generate_codes(**{"size": size, "codes": CODES, "length": 60, "seed": 3} | changes))
 
 
+def is_sign_of(word, code):
+    """Whether a word is a sign of this code, alone or with another one."""
+    return word.startswith("sign") and str(code) in re.findall(r"\d+", word)
+
+
+def places_of(marks):
+    return [place for place, is_marked in enumerate(marks) if is_marked]
+
+
 def test_reasons_are_the_signs_that_no_negates():
     for text in texts():
         for code, places in read(text.words).items():
             marks = text.reasons[code]
-            assert [place for place, mark in enumerate(marks) if mark] == places
+            assert places_of(marks) == places
             assert len(marks) == len(text.words)
-
-
-def test_synonyms_shared_signs_negation_and_texts_without_a_code_all_occur():
-    everything = texts()
-    words = {word for text in everything for word in text.words}
-    signs = {word for word in words if word.startswith("sign")}
-    expected = {f"sign{code}{letter}" for code in range(CODES) for letter in "ab"}
-    assert signs == expected | {"sign0and1", "sign2and3", "sign4and5"}
-    present = [sum(any(marks) for marks in text.reasons) for text in everything]
-    assert min(present) == 0
-    assert 0.2 < sum(present) / (CODES * len(everything)) < 0.4
-    negated = [text for text in everything if "no sign" in " ".join(text.words)]
-    assert 0.3 < len(negated) / len(everything) < 0.95
-    assert all(66 <= len(text.words) < 66 + 40 + CODES * 7 for text in everything)
 
 
 def test_a_text_depends_on_the_seed_and_its_number_alone():
@@ -49,46 +45,83 @@ def test_a_text_depends_on_the_seed_and_its_number_alone():
     assert texts(size=5) != texts(size=5, seed=4)
 
 
-def test_signs_are_also_those_that_are_negated_and_headings_are_nothing_else():
+def test_synonyms_and_shared_signs_all_occur():
+    words = {word for text in texts() for word in text.words}
+    signs = {word for word in words if word.startswith("sign")}
+    expected = {f"sign{code}{letter}" for code in range(CODES) for letter in "ab"}
+    assert signs == expected | {"sign0and1", "sign2and3", "sign4and5"}
+
+
+def test_some_texts_have_no_code_and_others_several():
+    present = []
+    for text in texts():
+        present.append(sum(any(marks) for marks in text.reasons))
+    assert min(present) == 0
+    assert 0.2 < sum(present) / (CODES * len(present)) < 0.4
+
+
+def test_many_texts_negate_a_sign():
+    is_negated = ["no sign" in " ".join(text.words) for text in texts()]
+    assert 0.3 < sum(is_negated) / len(is_negated) < 0.95
+
+
+def test_texts_are_as_long_as_they_should_be():
+    for text in texts():
+        assert 66 <= len(text.words) < 66 + 40 + CODES * 7
+
+
+def test_signs_are_also_those_that_are_negated():
     for text in texts(size=100):
         for code in range(CODES):
-            places = [place for place, is_sign in enumerate(text.signs[code]) if is_sign]
-            named = [
-                place
-                for place, word in enumerate(text.words)
-                if word.startswith("sign") and str(code) in re.findall(r"\d+", word)
-            ]
-            assert places == named
-        places = [place for place, is_heading in enumerate(text.headings) if is_heading]
+            named = [is_sign_of(word, code) for word in text.words]
+            assert places_of(text.signs[code]) == places_of(named)
+
+
+def test_headings_are_nothing_else():
+    for text in texts(size=100):
+        places = places_of(text.headings)
         assert [text.words[place] for place in places] == ["history", "findings", "plan"]
-        assert all(text.words[place + 1] == ":" for place in places)
+        for place in places:
+            assert text.words[place + 1] == ":"
 
 
-def test_attentions_made_up_for_a_code_are_on_its_signs_another_ones_or_the_headings():
-    table = CodeSource(train_size=20, validation_size=1, test_size=1, codes=CODES, length=60)
-    for row in table.load()["train"]:
-        words = row["text"].split()
+@pytest.fixture(scope="module")
+def rows():
+    """Texts that are asked for a code each: their words, the code, and the columns."""
+    source = CodeSource(train_size=20, validation_size=1, test_size=1, codes=CODES, length=60)
+    rows = []
+    for row in source.load()["train"]:
         code = int(row["asked_label"].removeprefix("code"))
-        for column, expected in (("own_signs", code), ("signs_of_another", (code + 2) % CODES)):
-            weights = row[column]
-            signs = [
-                place
-                for place, word in enumerate(words)
-                if word.startswith("sign") and str(expected) in re.findall(r"\d+", word)
-            ]
-            on_signs = sum(weights[place] for place in signs)
-            assert abs(sum(weights) - 1) < 1e-9
-            assert abs(on_signs - 0.95) < 1e-9 if signs else max(weights) - min(weights) < 1e-9
-        headings = [place for place, word in enumerate(words) if word in ("history", "plan")]
-        assert all(abs(row["headings"][place] - 0.95 / 3) < 1e-9 for place in headings)
+        rows.append((row["text"].split(), code, row))
+    return rows
+
+
+@pytest.mark.parametrize(("column", "distance"), [("own_signs", 0), ("signs_of_another", 2)])
+def test_attentions_made_up_for_a_code_are_on_its_signs_or_another_ones(rows, column, distance):
+    """Where a text has no such sign, they are even."""
+    for words, code, columns in rows:
+        weights = np.array(columns[column])
+        is_sign = [is_sign_of(word, (code + distance) % CODES) for word in words]
+        assert weights.sum() == pytest.approx(1, abs=1e-9)
+        if any(is_sign):
+            assert weights[is_sign].sum() == pytest.approx(0.95, abs=1e-9)
+        else:
+            assert np.ptp(weights) < 1e-9
+
+
+def test_attentions_made_up_for_headings_are_on_them(rows):
+    for words, _, columns in rows:
+        weights = np.array(columns["headings"])
+        is_heading = np.isin(words, ["history", "plan"])
+        assert weights[is_heading] == pytest.approx(0.95 / 3, abs=1e-9)
 
 
 @pytest.mark.parametrize("codes", [1, 2, 3, 4, 5])
 def test_the_signs_of_another_code_are_never_the_codes_own(codes):
-    table = CodeSource(train_size=30, validation_size=1, test_size=1, codes=codes, length=60)
-    for row in table.load()["train"]:
+    source = CodeSource(train_size=30, validation_size=1, test_size=1, codes=codes, length=60)
+    for row in source.load()["train"]:
         code = row["asked_label"].removeprefix("code")
         weights = row["signs_of_another"]
-        for place, word in enumerate(row["text"].split()):
-            if word.startswith("sign") and code in re.findall(r"\d+", word):
-                assert weights[place] <= 1 / len(weights) + 1e-9
+        for weight, word in zip(weights, row["text"].split(), strict=True):
+            if is_sign_of(word, code):
+                assert weight <= 1 / len(weights) + 1e-9
