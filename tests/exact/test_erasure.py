@@ -36,6 +36,7 @@ def test_single_erasures_equal_the_published_loop(classes, question):
     outputs, readout = toy_readout(classifier, batch)
     result = erase_each(readout)
     assert result.flips.nansum() > 0
+    assert result.divergence[2].isnan().all()  # one word: nothing is left
     for row in range(21):
         query = None if outputs.query is None else outputs.query[[row]]
 
@@ -50,19 +51,18 @@ def test_single_erasures_equal_the_published_loop(classes, question):
             result.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True
         )
         torch.testing.assert_close(result.flips[row], flips, equal_nan=True)
-    assert result.divergence[2].isnan().all()  # one word: nothing is left
 
 
 def test_a_weight_of_nearly_one_costs_no_precision():
     rest = 1e-11
+    weights = [1 - 3 * rest, rest, 2 * rest]
     logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [0.0, 2.0]]])
-    result = erase_each(readout_of([[1 - 3 * rest, rest, 2 * rest]], logits))
-    # without the first: weights 1/3 and 2/3
-    expected = torch.tensor([0.0, 5 / 3], dtype=torch.float64).softmax(-1)
+    result = erase_each(readout_of([weights], logits))
     before = torch.tensor([9.0, 0.0], dtype=torch.float64).softmax(-1)
-    torch.testing.assert_close(
-        result.divergence[0, 0], reference.divergence(before, expected), atol=1e-9, rtol=0
-    )
+    # without the first: weights 1/3 and 2/3
+    after = torch.tensor([0.0, 5 / 3], dtype=torch.float64).softmax(-1)
+    divergence = reference.divergence(before, after)
+    torch.testing.assert_close(result.divergence[0, 0], divergence, atol=1e-9, rtol=0)
     assert result.flips[0].tolist() == [1, 0, 0]
 
 
@@ -184,71 +184,97 @@ def test_the_best_order_for_two_classes_is_the_optimum():
 @pytest.mark.parametrize(
     ("weights", "margins", "count"),
     [
-        ([1.0, 1e-33], [-1.0, 3.0], -1),
-        ([1.0, 0.9e-12], [-1.0, 1.0], -1),
-        ([1.0, 2e-12], [-1.0, 1.0], 1),
-        # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie, not a flip; then 0.2 − 0.3 and −0.3 are left
-        ([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0], -1),
-        ([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0], 2),
+        pytest.param([1.0, 1e-33], [-1.0, 3.0], -1, id="rounding is left"),
+        pytest.param([1.0, 0.9e-12], [-1.0, 1.0], -1, id="less than a trillionth is left"),
+        pytest.param([1.0, 2e-12], [-1.0, 1.0], 1, id="more than a trillionth is left"),
+        # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64, then 0.2 − 0.3 and −0.3 are left
+        pytest.param([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0], -1, id="a tie is no flip"),
+        pytest.param([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0], 2, id="a flip"),
     ],
 )
 def test_next_to_no_mass_and_ties_up_to_rounding_are_no_flip(weights, margins, count, linear):
-    logits = torch.stack([torch.zeros(1, len(weights)), torch.tensor([margins])], -1)
+    margins = torch.tensor([margins])
+    logits = torch.stack([torch.zeros_like(margins), margins], -1)
     readout = readout_of([weights], logits, linear=linear)
     first_to_last = torch.arange(len(weights), 0, -1.0)[None]
     assert int(erase_in_order(readout, first_to_last).count) == count
 
 
 def smallest_size_by_brute_force(margins):
+    """The fewest columns without which every row has a positive sum; −1 where none do it."""
     count = margins.shape[1]
     for size in range(count):
         for erased in itertools.combinations(range(count), size):
-            if (np.delete(margins, erased, axis=1).sum(1) > 0).all():
+            rest = np.delete(margins, erased, axis=1)
+            if (rest.sum(1) > 0).all():
                 return size
     return -1
 
 
-@pytest.mark.parametrize(("rivals", "count"), [(1, 6), (2, 7), (3, 8), (4, 9), (9, 8)])
+def random_margins(draw, rivals, count, *, integers):
+    """By how much each position speaks for the class over each rival."""
+    weight = draw.dirichlet(np.full(count, 0.5))
+    margins = draw.normal(0.2, 1, (rivals, count)) * weight
+    if integers:  # ties and zeros, exact in binary
+        margins = draw.integers(-3, 5, (rivals, count)).astype(float)
+    return margins
+
+
+SIZES = pytest.mark.parametrize(("rivals", "count"), [(1, 6), (2, 7), (3, 8), (4, 9), (9, 8)])
+
+
+@SIZES
 @pytest.mark.parametrize("integers", [False, True])
 def test_winning_sets_equal_brute_force_over_all_sets(rivals, count, integers):
     draw = np.random.default_rng([rivals, count, integers])
-    sizes = []
+    sizes = set()
     for _ in range(60):
-        weight = draw.dirichlet(np.full(count, 0.5))
-        margins = draw.normal(0.2, 1, (rivals, count)) * weight
-        if integers:  # ties and zeros, exact in binary
-            margins = draw.integers(-3, 5, (rivals, count)).astype(float)
+        margins = random_margins(draw, rivals, count, integers=integers)
         result = smallest_winning_set(margins)
-        truth = smallest_size_by_brute_force(margins)
+        size = smallest_size_by_brute_force(margins)
         # sums of exactly 0 satisfy the solver and not us: there the bounds may stay apart
-        assert result.size == result.bound or integers
         is_open = result.size == -1 and result.bound != -1
-        assert result.size == truth or is_open
-        assert result.bound <= truth or truth == -1
+        assert result.size == result.bound or integers
+        assert result.size == size or is_open
+        assert result.bound <= size or size == -1
+        sizes.add(result.size)
+    assert len(sizes) > 2
 
-        # without a search the bounds hold
+
+@SIZES
+@pytest.mark.parametrize("integers", [False, True])
+def test_without_a_search_the_bounds_of_a_winning_set_hold(rivals, count, integers):
+    draw = np.random.default_rng([rivals, count, integers])
+    for _ in range(60):
+        margins = random_margins(draw, rivals, count, integers=integers)
         sorted_only = smallest_winning_set(margins, nodes=0)
-        assert sorted_only.bound <= truth or truth == -1
-        assert truth <= sorted_only.size or sorted_only.size == -1
-        sizes.append(result.size)
-    assert len(set(sizes)) > 2
+        size = smallest_size_by_brute_force(margins)
+        assert sorted_only.bound <= size or size == -1
+        assert size <= sorted_only.size or sorted_only.size == -1
 
 
 # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie, which erasing the last position breaks
 TIE = [[0.1, 0.2, -0.3]]
 
 
+TWO_OPPOSED_RIVALS = [[-3.0, 1.0, 1.0], [1.0, -3.0, 1.0]]
+"""Alone, either rival is beaten by erasing one position; both together only by erasing two."""
+
+
+ONE_OF_TWO_RIVALS = [[1.0, -2.0], [-2.0, 1.0]]
+"""Each rival can be beaten, but never by the same position."""
+
+
 @pytest.mark.parametrize(
     ("margins", "least", "smallest"),
     [
-        # alone, either rival is beaten by erasing one position; both together only by erasing two
-        ([[-3.0, 1.0, 1.0], [1.0, -3.0, 1.0]], 0.0, WinningSet(2, 2)),
-        # sums that have to be above a bound of their own: 3 is not above 3
-        (np.ones((2, 3)), np.array([0.0, 3.0]), WinningSet(-1, -1)),
-        (TIE, 1e-12, WinningSet(1, 1)),
-        (TIE, 0.0, WinningSet(0, 0)),
-        # each rival can be beaten, but never by the same position
-        ([[1.0, -2.0], [-2.0, 1.0]], 0.0, WinningSet(-1, -1)),
+        pytest.param(TWO_OPPOSED_RIVALS, 0.0, WinningSet(2, 2), id="two rivals"),
+        pytest.param(ONE_OF_TWO_RIVALS, 0.0, WinningSet(-1, -1), id="one of two rivals"),
+        pytest.param(
+            np.ones((2, 3)), np.array([0.0, 3.0]), WinningSet(-1, -1), id="3 is not above 3"
+        ),
+        pytest.param(TIE, 1e-12, WinningSet(1, 1), id="a tie"),
+        pytest.param(TIE, 0.0, WinningSet(0, 0), id="a lead by rounding"),
     ],
 )
 def test_the_smallest_winning_sets_of_small_problems_are_those_found_by_hand(

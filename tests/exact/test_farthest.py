@@ -14,13 +14,11 @@ def texts(count, seq, classes=2, *, seed=0, scale=2.0, markers=False):
     """Random texts, every position content; with markers, the first and last hold attention but are
     no content."""
     generator = torch.Generator().manual_seed(seed)
-    attention = (1.5 * torch.randn(count, seq, generator=generator, dtype=torch.float64)).softmax(
-        -1
-    )
+    scores = 1.5 * torch.randn(count, seq, generator=generator, dtype=torch.float64)
     logits = scale * torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
     content = torch.ones(count, seq, dtype=torch.bool)
     content[:, [0, -1]] = not markers
-    return attention, logits, content
+    return scores.softmax(-1), logits, content
 
 
 def predict(attention, logits):
@@ -51,23 +49,24 @@ def check_claims(result, attention, logits, content, epsilon, *, exclusive=True)
     """What must hold of every result, whatever the example."""
     attention = attention.double()
     logits = logits.double()
-    assert result.attention.dtype == torch.float64
-    assert (result.attention >= 0).all()
-    torch.testing.assert_close(
-        result.attention.sum(-1), torch.ones(len(attention)).double(), rtol=0, atol=1e-12
-    )
-    torch.testing.assert_close(result.attention[~content], attention[~content], rtol=0, atol=1e-7)
-    torch.testing.assert_close(
-        result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-6
-    )
-    before = (attention[:, None] @ logits)[:, 0]
-    after = (result.attention[:, None] @ logits)[:, 0]
+    farthest = result.attention
+    assert farthest.dtype == torch.float64
+    assert (farthest >= 0).all()
+    unit_sum = torch.ones(len(attention), dtype=torch.float64)
+    torch.testing.assert_close(farthest.sum(-1), unit_sum, rtol=0, atol=1e-12)
+    torch.testing.assert_close(farthest[~content], attention[~content], rtol=0, atol=1e-7)
+
+    before = torch.einsum("bt,btc->bc", attention, logits)
+    after = torch.einsum("bt,btc->bc", farthest, logits)
     if exclusive:
         tvd = total_variation(before.softmax(-1), after.softmax(-1))
     else:
         tvd = (before.sigmoid() - after.sigmoid()).abs().mean(-1)
     torch.testing.assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
     assert (result.tvd <= max(epsilon, 2e-12)).all()
+
+    jsd = jensen_shannon(attention, farthest)
+    torch.testing.assert_close(result.jsd, jsd, rtol=0, atol=1e-6)
     assert (result.jsd >= 0).all()
     assert (result.upper_bound >= result.jsd).all()
     assert (result.upper_bound <= free_bound(attention, content) + 1e-6).all()
@@ -89,14 +88,17 @@ def test_no_attention_of_a_fine_grid_is_farther_and_the_grid_comes_close(seq, st
     attention, logits, content = texts(40, seq, seed=seq)
     result = farthest_attention(attention, logits, content, epsilon=epsilon)
     check_claims(result, attention, logits, content, epsilon)
-    inside = simplex_grid(seq, steps).double()
-    rim = edges(seq, 5000)
-    for row in range(len(attention)):
-        assert best_of(inside, attention[row], logits[row], epsilon) <= result.jsd[row] + 1e-12
-        on_rim = best_of(rim, attention[row], logits[row], epsilon)
-        assert result.jsd[row] - 0.01 <= on_rim <= result.jsd[row] + 1e-12
     assert result.is_exact.all()
     assert torch.equal(result.upper_bound, result.jsd)
+
+    inside = simplex_grid(seq, steps).double()
+    rim = edges(seq, 5000)
+    for weights, text_logits, jsd in zip(attention, logits, result.jsd, strict=True):
+        best_inside = best_of(inside, weights, text_logits, epsilon)
+        best_on_rim = best_of(rim, weights, text_logits, epsilon)
+        assert best_inside <= jsd + 1e-12
+        assert best_on_rim <= jsd + 1e-12
+        assert best_on_rim >= jsd - 0.01
 
 
 def test_a_plain_loop_over_all_vertices_agrees():
@@ -115,9 +117,11 @@ def best_vertex(attention, margin, epsilon):
     mass = attention[1:-1].sum()
     markers_margin = attention[0] * margin[0] + attention[-1] * margin[-1]
     probability = (attention @ margin).sigmoid()
-    limits = ((probability - epsilon).logit(), (probability + epsilon).logit())
+    lowest_margin = (probability - epsilon).logit()
+    highest_margin = (probability + epsilon).logit()
+    positions = range(1, 8)
     best = 0.0
-    for i, j, limit in itertools.product(range(1, 8), range(1, 8), limits):
+    for i, j, limit in itertools.product(positions, positions, (lowest_margin, highest_margin)):
         if i == j:
             share = mass
         else:
@@ -128,8 +132,10 @@ def best_vertex(attention, margin, epsilon):
         candidate[1:-1] = 0
         candidate[i] += share
         candidate[j] += mass - share
-        if ((candidate @ margin).sigmoid() - probability).abs() <= epsilon + 1e-12:
-            best = max(best, jensen_shannon(attention, candidate).item())
+        change = (candidate @ margin).sigmoid() - probability
+        if change.abs() <= epsilon + 1e-12:
+            divergence = jensen_shannon(attention, candidate).item()
+            best = max(best, divergence)
     return best
 
 
@@ -193,26 +199,33 @@ def test_claims_hold_at_every_scale(scale, epsilon, classes, markers):
     check_claims(farthest_attention(*arguments, epsilon=epsilon, effort=4), *arguments, epsilon)
 
 
+def padded_by_seven(attention, logits, content):
+    return pad(attention, (0, 7)), pad(logits, (0, 0, 0, 7), value=3.0), pad(content, (0, 7))
+
+
 @pytest.mark.parametrize("classes", [2, 4])
-def test_padding_and_batch_change_nothing(classes):
+def test_padding_changes_nothing(classes):
     arguments = texts(12, 12, classes, seed=8, markers=True)
-    whole = farthest_attention(*arguments, epsilon=0.02, effort=6)
-    attention, logits, content = arguments
-    wide = pad(attention, (0, 7)), pad(logits, (0, 0, 0, 7), value=3.0), pad(content, (0, 7))
-    padded = farthest_attention(*wide, epsilon=0.02, effort=6)
-    torch.testing.assert_close(
-        padded.attention[:, 12:], torch.zeros(12, 7).double(), rtol=0, atol=0
-    )
-    torch.testing.assert_close(padded.attention[:, :12], whole.attention, rtol=0, atol=1e-11)
-    single = [
-        farthest_attention(*(x[row : row + 1] for x in wide), epsilon=0.02, effort=6)
-        for row in range(12)
-    ]
+    expected = farthest_attention(*arguments, epsilon=0.02, effort=6)
+    padded = farthest_attention(*padded_by_seven(*arguments), epsilon=0.02, effort=6)
     for name in ("jsd", "tvd", "upper_bound", "is_exact"):
-        value = getattr(whole, name)
-        torch.testing.assert_close(getattr(padded, name), value, rtol=0, atol=1e-12)
-        row_by_row = torch.cat([getattr(result, name) for result in single])
-        torch.testing.assert_close(row_by_row, value, rtol=0, atol=1e-12)
+        value = getattr(padded, name)
+        torch.testing.assert_close(value, getattr(expected, name), rtol=0, atol=1e-12)
+    assert (padded.attention[:, 12:] == 0).all()
+    torch.testing.assert_close(padded.attention[:, :12], expected.attention, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_padded_text_alone_has_the_numbers_that_it_has_in_its_batch(classes):
+    arguments = texts(12, 12, classes, seed=8, markers=True)
+    batch = farthest_attention(*arguments, epsilon=0.02, effort=6)
+    padded = padded_by_seven(*arguments)
+    for row in range(12):
+        text = [column[[row]] for column in padded]
+        single = farthest_attention(*text, epsilon=0.02, effort=6)
+        for name in ("jsd", "tvd", "upper_bound", "is_exact"):
+            expected = getattr(batch, name)[[row]]
+            torch.testing.assert_close(getattr(single, name), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("extra", range(4))
@@ -223,14 +236,16 @@ def test_repeated_words_give_the_same_answer_in_any_batch(extra):
     attention = attention.repeat(1, 4) / 4
     logits = logits.repeat(1, 4, 1)
     content = content.repeat(1, 4)
-    whole = farthest_attention(attention, logits, content, epsilon=0.01).attention
+    whole = farthest_attention(attention, logits, content, epsilon=0.01)
+    support = pad(whole.attention > 0, (0, extra))
+
     wide_attention = pad(attention, (0, extra))
     wide_logits = pad(logits, (0, 0, 0, extra))
     wide_content = pad(content, (0, extra))
     for row in range(9):
         text = (wide_attention[[row]], wide_logits[[row]], wide_content[[row]])
-        result = farthest_attention(*text, epsilon=0.01).attention[0]
-        assert torch.equal(result > 0, pad(whole[row], (0, extra)) > 0)
+        single = farthest_attention(*text, epsilon=0.01)
+        assert torch.equal(single.attention[0] > 0, support[row])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import pad
 
 from attnprobe import UserError
 from attnprobe.exact import linear_programme, weight_ranges
@@ -10,19 +11,26 @@ from attnprobe.exact import linear_programme, weight_ranges
 
 def vertices(attention, values):
     """All attentions [rows, seq] at the polytope's corners: solutions with no more weights than
-    equations."""
+    equations.
+
+    The equations: each row sums to 1, and the values' weighted sum over all rows stays as it is.
+    """
     rows, seq, _ = values.shape
+    weight_count = rows * seq
     row_sums = np.kron(np.eye(rows), np.ones(seq))
-    equations = np.vstack([row_sums, values.reshape(rows * seq, -1).T.numpy()])
+    value_sums = values.reshape(weight_count, -1).T.numpy()
+    equations = np.vstack([row_sums, value_sums])
     limits = equations @ attention.ravel().numpy()
+    rank = np.linalg.matrix_rank(equations)
     corners = []
-    for size in range(1, np.linalg.matrix_rank(equations) + 1):
-        for columns in itertools.combinations(range(rows * seq), size):
-            part = equations[:, columns]
-            solution = np.linalg.lstsq(part, limits, rcond=None)[0]
-            if np.abs(part @ solution - limits).max() < 1e-9 and (solution > -1e-9).all():
-                corner = np.zeros(rows * seq)
-                corner[list(columns)] = solution
+    for size in range(1, rank + 1):
+        for support in itertools.combinations(range(weight_count), size):
+            columns = equations[:, support]
+            solution = np.linalg.lstsq(columns, limits, rcond=None)[0]
+            error = np.abs(columns @ solution - limits).max()
+            if error < 1e-9 and (solution > -1e-9).all():
+                corner = np.zeros(weight_count)
+                corner[list(support)] = solution
                 corners.append(corner.reshape(rows, seq))
     return np.array(corners)
 
@@ -137,12 +145,52 @@ def test_equal_values_leave_everything_open(value):
     assert ranges.freedom == 3  # four weights, one sum
     np.testing.assert_allclose(ranges.low, 0, atol=1e-9)
     np.testing.assert_allclose(ranges.high, 1, atol=1e-9)
-    # the corner farthest from the attention has all weight where it is least
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0])
+def test_where_everything_is_open_all_weight_on_the_least_position_is_farthest(value):
+    """The JSD of a one-hot attention from α: half of Σ α log(α / m) + log(1 / m), m their mean."""
+    attention, _ = drawn(1, 4, 1, seed=0)
+    ranges = weight_ranges(attention, torch.full((1, 4, 3), value, dtype=torch.float64))
     least = attention.min().item()
-    zeroed = np.log(2) * (1 - least)
-    raised = least * np.log(2 * least / (1 + least)) + np.log(2 / (1 + least))
-    all_on_least = 0.5 * (zeroed + raised)
-    assert ranges.farthest == pytest.approx(float(all_on_least), abs=1e-9)
+    mean_weight = (1 + least) / 2
+    lost = (1 - least) * np.log(2)
+    kept = least * np.log(least / mean_weight)
+    raised = np.log(1 / mean_weight)
+    divergence = (lost + kept + raised) / 2
+    assert ranges.farthest == pytest.approx(divergence, abs=1e-9)
+
+
+def test_padding_changes_nothing():
+    attention, values = drawn(2, 5, 1, seed=6)
+    expected = weight_ranges(attention, values)
+    padded = weight_ranges(
+        pad(attention, (0, 2)),
+        pad(values, (0, 0, 0, 2), value=9.0),
+        mask=torch.arange(7) < 5,
+    )
+    torch.testing.assert_close(padded.low[:5], expected.low, atol=1e-9, rtol=0)
+    torch.testing.assert_close(padded.high[:5], expected.high, atol=1e-9, rtol=0)
+    assert (padded.low[5:] == 0).all()
+    assert (padded.high[5:] == 0).all()
+
+
+def test_positions_that_are_not_asked_for_have_no_range_and_change_nothing():
+    attention, values = drawn(2, 5, 1, seed=6)
+    expected = weight_ranges(attention, values)
+    positions = [1, 3, 6]
+    ranges = weight_ranges(
+        pad(attention, (0, 2)),
+        pad(values, (0, 0, 0, 2), value=9.0),
+        mask=torch.arange(7) < 5,
+        positions=torch.tensor(positions),
+    )
+    torch.testing.assert_close(ranges.low[[1, 3]], expected.low[[1, 3]], atol=1e-9, rtol=0)
+    torch.testing.assert_close(ranges.high[[1, 3]], expected.high[[1, 3]], atol=1e-9, rtol=0)
+    assert ranges.low[6] == ranges.high[6] == 0
+    not_asked_for = [0, 2, 4, 5]
+    assert ranges.low[not_asked_for].isnan().all()
+    assert ranges.high[not_asked_for].isnan().all()
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e-12])
@@ -153,22 +201,6 @@ def test_neither_scale_nor_what_all_values_share_matters(scale):
     assert moved.freedom == plain.freedom == 10 - 2 - 2
     torch.testing.assert_close(moved.low, plain.low, atol=1e-7, rtol=0)
     torch.testing.assert_close(moved.high, plain.high, atol=1e-7, rtol=0)
-
-
-def test_padding_and_positions_not_asked_for_change_nothing():
-    attention, values = drawn(2, 5, 1, seed=6)
-    plain = weight_ranges(attention, values)
-    padded = weight_ranges(
-        torch.nn.functional.pad(attention, (0, 2)),
-        torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0),
-        mask=torch.tensor([True] * 5 + [False] * 2),
-        positions=torch.tensor([1, 3, 6]),
-    )
-    torch.testing.assert_close(padded.low[[1, 3]], plain.low[[1, 3]], atol=1e-9, rtol=0)
-    torch.testing.assert_close(padded.high[[1, 3]], plain.high[[1, 3]], atol=1e-9, rtol=0)
-    assert padded.low[6] == padded.high[6] == 0
-    assert padded.low[[0, 2, 4, 5]].isnan().all()
-    assert padded.high[[0, 2, 4, 5]].isnan().all()
 
 
 @pytest.mark.parametrize(

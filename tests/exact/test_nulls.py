@@ -28,8 +28,8 @@ def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_e
 
     drawn = permuted(ATTENTION, CONTENT, noise, ties)
 
-    words = drawn.attention[:, 0, 1:5]
-    assert (words.sort(-1).values == ATTENTION[0, 1:5].sort().values).all()
+    sorted_weights = drawn.attention[:, 0, 1:5].sort().values
+    assert (sorted_weights == ATTENTION[0, 1:5].sort().values).all()
     top_weight = drawn.attention.gather(-1, drawn.top.unsqueeze(-1))
     assert (top_weight == 0.4).all()
     counts = drawn.top.flatten().bincount(minlength=7)
@@ -37,15 +37,23 @@ def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_e
     assert counts[1:5].min() > 880  # 1,000 expected each, standard deviation 27
 
 
-def test_random_weights_are_as_spread_out_as_the_texts_own():
-    drawn = random_like(ATTENTION, CONTENT, draws(4000, "normal"))
+@pytest.fixture
+def random_weights():
+    """4,000 attentions that are as spread out as the text's own."""
+    return random_like(ATTENTION, CONTENT, draws(4000, "normal")).attention
 
-    total = drawn.attention.sum(-1)
+
+def test_random_weights_sum_to_one_over_the_content(random_weights):
+    total = random_weights.sum(-1)
     torch.testing.assert_close(total, torch.ones_like(total))
-    assert (drawn.attention[..., [0, 5, 6]] == 0).all()
-    # log weights are the scores up to a constant: their variance over the content is the scores'
-    words = drawn.attention[:, 0, 1:5]
-    variance = words.log().var(-1).mean()
+    assert (random_weights[..., [0, 5, 6]] == 0).all()
+
+
+def test_random_weights_are_as_spread_out_as_the_texts_own(random_weights):
+    """Log weights are the scores up to a constant: their variance over the content is the
+    scores'."""
+    log_weights = random_weights[:, 0, 1:5].log()
+    variance = log_weights.var(-1).mean()
     text_variance = ATTENTION[0, 1:5].log().var(correction=0)
     torch.testing.assert_close(variance, text_variance, rtol=0.05, atol=0)
 
@@ -73,41 +81,49 @@ TWO_ATTENTIONS = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtyp
 TWO_IDS = torch.tensor([5, 2])
 
 
+@pytest.fixture
+def noise():
+    return Draws(0, "x").normal(3, TWO_CONTENTS, TWO_IDS)
+
+
 @pytest.mark.parametrize("row", [0, 1])
-def test_each_text_of_a_batch_has_its_own(row):
-    noise = Draws(0, "x").normal(3, TWO_CONTENTS, TWO_IDS)
-    ties = Draws(0, "x").uniform(3, TWO_CONTENTS, TWO_IDS)
-    batch = [
-        *random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise),
-        *permuted(TWO_ATTENTIONS, TWO_CONTENTS, ties, noise),
-    ]
-    attention = TWO_ATTENTIONS[[row]]
-    content = TWO_CONTENTS[[row]]
-    single = [
-        *random_like(attention, content, noise[:, [row]]),
-        *permuted(attention, content, ties[:, [row]], noise[:, [row]]),
-    ]
-    for batch_column, column in zip(batch, single, strict=True):
-        torch.testing.assert_close(batch_column[:, [row]], column)
+def test_each_text_of_a_batch_has_its_own_random_weights(row, noise):
+    batch = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise)
+    single = random_like(TWO_ATTENTIONS[[row]], TWO_CONTENTS[[row]], noise[:, [row]])
+    torch.testing.assert_close(batch.attention[:, [row]], single.attention)
+    torch.testing.assert_close(batch.top[:, [row]], single.top)
 
 
-def test_equal_weights_stay_equal():
-    noise = Draws(0, "x").normal(3, TWO_CONTENTS, TWO_IDS)
+@pytest.mark.parametrize("row", [0, 1])
+def test_each_text_of_a_batch_has_its_own_permutation(row, noise):
+    uniform = Draws(0, "x").uniform(3, TWO_CONTENTS, TWO_IDS)
+    batch = permuted(TWO_ATTENTIONS, TWO_CONTENTS, uniform, noise)
+    single = permuted(
+        TWO_ATTENTIONS[[row]], TWO_CONTENTS[[row]], uniform[:, [row]], noise[:, [row]]
+    )
+    torch.testing.assert_close(batch.attention[:, [row]], single.attention)
+    torch.testing.assert_close(batch.top[:, [row]], single.top)
+
+
+def test_equal_weights_stay_equal(noise):
     weights = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise).attention[:, 1, 1:3]
     assert weights.allclose(torch.tensor(0.5).double())
 
 
 def erased_by_hand(readout, weights, row, item):
     """The decision's loss and whether it flips, one text and one item."""
-    whole = readout.attention.clone()
-    whole[row] = weights
-    before = readout.predict(whole)[row]
-    rest = whole.clone()
-    rest[row, item] = 0
-    rest[row] /= rest[row].sum()
-    after = readout.predict(rest)[row]
+    attention = readout.attention.clone()
+    attention[row] = weights
+    before = readout.predict(attention)[row]
+
+    attention[row, item] = 0
+    attention[row] /= attention[row].sum()
+    after = readout.predict(attention)[row]
+
     decision = int(before.argmax())
-    return float(before[decision] - after[decision]), float(int(after.argmax()) != decision)
+    loss = float(before[decision] - after[decision])
+    flips = int(after.argmax()) != decision
+    return loss, float(flips)
 
 
 def readout_and_top(question):

@@ -18,10 +18,10 @@ def leads_of_all_sets(attention, lead, content):
         leads_of_size = []
         for erased in itertools.combinations(positions, size):
             rest = [position for position in weighty if position not in erased]
-            mass = sum(float(attention[position]) for position in rest)
-            if mass > 0:
-                total = sum(float(attention[position] * lead[position]) for position in rest)
-                leads_of_size.append(total / mass)
+            if rest:
+                weights = attention[rest]
+                mean_lead = weights @ lead[rest] / weights.sum()
+                leads_of_size.append(mean_lead.item())
         leads.append(leads_of_size)
     return leads
 
@@ -34,40 +34,37 @@ def test_no_set_of_its_size_does_more(grid):
     limits = erasure_limits(attention, logits, content, class_=class_, rival=rival)
     for row in range(40):
         lead = logits[row, :, class_[row]] - logits[row, :, rival[row]]
-        for erased, leads in enumerate(leads_of_all_sets(attention[row], lead, content[row])):
-            if erased >= 8:
-                continue
-            if leads:
-                assert limits.lowest[row, erased].item() == pytest.approx(min(leads), abs=1e-10)
-                assert limits.highest[row, erased].item() == pytest.approx(max(leads), abs=1e-10)
-            else:
-                assert limits.lowest[row, erased].isnan()
-                assert limits.highest[row, erased].isnan()
-        assert limits.lowest[row, content[row].sum() + 1 :].isnan().all()
+        leads_by_size = leads_of_all_sets(attention[row], lead, content[row])
+        for erased, leads in enumerate(leads_by_size[:8]):
+            lowest = min(leads, default=float("nan"))
+            highest = max(leads, default=float("nan"))
+            lowest_limit = limits.lowest[row, erased].item()
+            highest_limit = limits.highest[row, erased].item()
+            assert lowest_limit == pytest.approx(lowest, abs=1e-10, nan_ok=True)
+            assert highest_limit == pytest.approx(highest, abs=1e-10, nan_ok=True)
+        beyond_text = limits.lowest[row, len(leads_by_size) :]
+        assert beyond_text.isnan().all()
 
 
 def test_where_the_sets_are_nested_one_order_attains_every_limit():
     generator = torch.Generator().manual_seed(0)
-    attention = (torch.randn(500, 5, generator=generator, dtype=torch.float64) * 2).softmax(-1)
-    lead = torch.rand(500, 5, generator=generator, dtype=torch.float64) * 3
-    zero = torch.zeros(500, dtype=torch.long)
+    scores = 2 * torch.randn(500, 5, generator=generator, dtype=torch.float64)
+    attention = scores.softmax(-1)
+    lead = 3 * torch.rand(500, 5, generator=generator, dtype=torch.float64)
     logits = torch.stack([lead, torch.zeros_like(lead)], -1)
-    limits = erasure_limits(
-        attention, logits, torch.ones(500, 5, dtype=torch.bool), class_=zero, rival=zero + 1
-    )
-    nested = limits.lowest_nested
-    assert 0 < (~nested).sum() < 50, "both kinds are what the test is about"
-    for row in [*range(10), *(~nested).nonzero()[:, 0].tolist()]:
-        attains_all = any(
-            np.allclose(
-                erasure_curve(order, attention[row], lead[row]),
-                limits.lowest[row],
-                atol=1e-9,
-                rtol=0,
-            )
-            for order in itertools.permutations(range(5))
-        )
-        assert attains_all == nested[row].item()
+    content = torch.ones(500, 5, dtype=torch.bool)
+    class_ = torch.zeros(500, dtype=torch.long)
+    rival = torch.ones(500, dtype=torch.long)
+    limits = erasure_limits(attention, logits, content, class_=class_, rival=rival)
+
+    not_nested = (~limits.lowest_nested).nonzero()[:, 0].tolist()
+    assert 0 < len(not_nested) < 50, "both kinds are what the test is about"
+    for row in [*range(10), *not_nested]:
+        attains_all = False
+        for order in itertools.permutations(range(5)):
+            curve = erasure_curve(order, attention[row], lead[row])
+            attains_all |= np.allclose(curve, limits.lowest[row], atol=1e-9, rtol=0)
+        assert attains_all == limits.lowest_nested[row].item()
 
 
 def erasure_curve(order, attention, lead):
@@ -75,5 +72,7 @@ def erasure_curve(order, attention, lead):
     curve = []
     for erased in range(len(order)):
         rest = list(order[erased:])
-        curve.append((attention[rest] @ lead[rest] / attention[rest].sum()).item())
+        weights = attention[rest]
+        mean_lead = weights @ lead[rest] / weights.sum()
+        curve.append(mean_lead.item())
     return curve

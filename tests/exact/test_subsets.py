@@ -51,15 +51,17 @@ def test_limits_are_those_of_all_orders(words, grid):
     drop[:, 0] = 0
     limits = prefix_limits(drop)
     for row, table in enumerate(drop.tolist()):
-        areas = {order: area(table, order) for order in itertools.permutations(range(words))}
-        upper = pytest.approx(max(areas.values()), abs=1e-12)
-        lower = pytest.approx(min(areas.values()), abs=1e-12)
-        assert limits.upper[row].item() == upper
-        assert limits.lower[row].item() == lower
-        assert areas[tuple(limits.upper_order[row].tolist())] == upper
-        assert areas[tuple(limits.lower_order[row].tolist())] == lower
-    level = prefix_limits(torch.zeros(1, 2**words))  # of equally good orders the first
-    assert level.upper_order.tolist() == level.lower_order.tolist() == [list(range(words))]
+        areas = {}
+        for order in itertools.permutations(range(words)):
+            areas[order] = area(table, order)
+        largest = pytest.approx(max(areas.values()), abs=1e-12)
+        smallest = pytest.approx(min(areas.values()), abs=1e-12)
+        assert limits.upper[row].item() == largest
+        assert limits.lower[row].item() == smallest
+        upper_order = tuple(limits.upper_order[row].tolist())
+        lower_order = tuple(limits.lower_order[row].tolist())
+        assert areas[upper_order] == largest
+        assert areas[lower_order] == smallest
 
 
 @pytest.mark.parametrize("words", [1, 2, 4, 5])
@@ -78,22 +80,28 @@ def test_shapley_values_are_the_mean_over_all_orders(words):
         assert ours[row].sum().item() == pytest.approx(whole_gain, abs=1e-12)
 
 
-def test_values_of_words_removed_and_of_words_kept_are_the_same():
+@pytest.mark.parametrize("values_of", [shapley_values, banzhaf_values])
+def test_values_of_words_removed_and_of_words_kept_are_the_same(values_of):
     value = tables(3, 5, seed=0)
     drop = value[:, -1:] - complement(value)
-    torch.testing.assert_close(shapley_values(drop), shapley_values(value), atol=1e-12, rtol=0)
-    torch.testing.assert_close(banzhaf_values(drop), banzhaf_values(value), atol=1e-12, rtol=0)
-    torch.testing.assert_close(
-        shapley_interactions(drop), -shapley_interactions(value), atol=1e-12, rtol=0
-    )
+    torch.testing.assert_close(values_of(drop), values_of(value), atol=1e-12, rtol=0)
+
+
+def test_interactions_of_words_removed_are_those_of_words_kept_with_the_other_sign():
+    value = tables(3, 5, seed=0)
+    drop = value[:, -1:] - complement(value)
+    expected = -shapley_interactions(value)
+    torch.testing.assert_close(shapley_interactions(drop), expected, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("word", range(4))
 def test_banzhaf_values_are_the_mean_over_all_sets(word):
     [value] = tables(1, 4, seed=3).tolist()
     itself = 1 << word
-    others = [members for members in range(16) if not members & itself]
-    gains = [value[members | itself] - value[members] for members in others]
+    gains = []
+    for members in range(16):
+        if not members & itself:
+            gains.append(value[members | itself] - value[members])
     expected = math.fsum(gains) / len(gains)
     values = banzhaf_values(torch.tensor([value]))
     assert values[0, word].item() == pytest.approx(expected, abs=1e-6)
@@ -131,7 +139,8 @@ def test_minimal_sets_have_no_smaller_one_within(words):
     for row, table in enumerate(holds.tolist()):
         for members in range(2**words):
             within = [subset for subset in range(members) if subset & members == subset]
-            is_minimal = table[members] and not any(table[subset] for subset in within)
+            holds_within = any(table[subset] for subset in within)
+            is_minimal = table[members] and not holds_within
             assert minimal[row, members].item() == is_minimal
 
 
@@ -141,10 +150,12 @@ def test_the_smallest_set_is_the_first_of_the_smallest():
     assert (smallest.size == -1).any(), "a text without any set is what the test is about"
     assert (smallest.size == 0).any(), "so is one where the empty set does it"
     for row, table in enumerate(holds.tolist()):
-        sizes = sorted((members.bit_count(), members) for members in range(16) if table[members])
-        size, members = sizes[0] if sizes else (-1, 0)
+        sets = [members for members in range(16) if table[members]]
+        first = min(sets, key=int.bit_count, default=0)
+        size = first.bit_count() if sets else -1
+        is_member = [bool(first >> word & 1) for word in range(4)]
         assert smallest.size[row].item() == size
-        assert smallest.members[row].tolist() == [bool(members >> word & 1) for word in range(4)]
+        assert smallest.members[row].tolist() == is_member
 
 
 @pytest.mark.parametrize(
