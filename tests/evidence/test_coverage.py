@@ -75,10 +75,11 @@ def sample_generator(number):
 
 def coverage(ends, truth, repetitions=REPETITIONS):
     """How often the intervals hold the truth."""
-    samples = [ends(generator=sample_generator(number)) for number in range(repetitions)]
-    intervals = [
-        interval for interval in samples if interval is not None and not np.isnan(interval).any()
-    ]
+    intervals = []
+    for number in range(repetitions):
+        interval = ends(generator=sample_generator(number))
+        if interval is not None and not np.isnan(interval).any():
+            intervals.append(interval)
     low, high = np.array(intervals).reshape(-1, 2).T
     above = (low > truth).sum()
     below = (high < truth).sum()
@@ -178,10 +179,11 @@ def seeds(count, n, seed_spread, text_spread, noise, failing=0.0, *, generator):
     A failed training says so (its number is far off) and is no part of the question, which is about
     trainings that succeed.
     """
-    values = generator.normal(0, text_spread, n) + generator.normal(0, noise, (count, n))
-    shift = generator.normal(0, seed_spread, (count, 1))
-    failed = generator.random((count, 1)) < failing
-    values += shift - 0.3 * failed
+    text_effect = generator.normal(0, text_spread, n)
+    residual = generator.normal(0, noise, (count, n))
+    seed_effect = generator.normal(0, seed_spread, (count, 1))
+    has_failed = generator.random((count, 1)) < failing
+    values = text_effect + residual + seed_effect - 0.3 * has_failed
     return resampled_runs(parts_of(values), ratio_of)[1:]
 
 
@@ -192,17 +194,25 @@ def share_of_seeds(count, n, seed_spread, *, generator):
     """
     luck = generator.normal(0, seed_spread, (count, 1))
     hardness = generator.normal(0, 1, n)
-    values = (hardness + luck + generator.normal(0, 0.5, (count, n)) > 0).astype(float)
-    return wilson_of_runs(values)[1:]
+    noise = generator.normal(0, 0.5, (count, n))
+    is_hit = hardness + luck + noise > 0
+    return wilson_of_runs(is_hit.astype(float))[1:]
 
 
 def rare_in_seeds(count, n, seed_spread, *, generator):
     """A mean of values of which 0.5 % are 1 on average, in texts that differ by run or do not."""
-    luck = np.exp(generator.normal(0, seed_spread, (count, 1)) - seed_spread**2 / 2)
-    own = generator.random((count, n)) < 0.0025 * luck
-    values = (own | (generator.random(n) < 0.0025)).astype(float)
+    log_luck = generator.normal(0, seed_spread, (count, 1))
+    luck = np.exp(log_luck - seed_spread**2 / 2)
+    is_hit_in_run = generator.random((count, n)) < 0.0025 * luck
+    is_hit_in_all = generator.random(n) < 0.0025
+    values = (is_hit_in_run | is_hit_in_all).astype(float)
     evidence = Evidence.of_runs(values, reach=1.0)
     return None if evidence.rare else (evidence.low, evidence.high)
+
+
+def counts_of_f1(label, predicted):
+    """True positives, false positives and false negatives, of each text."""
+    return np.stack([label & predicted, ~label & predicted, label & ~predicted], -1)
 
 
 def f1_difference(count, n, persistent, *, generator):
@@ -212,16 +222,15 @@ def f1_difference(count, n, persistent, *, generator):
     get right, and the other way round.
     """
     label = generator.random(n) < 0.5
-    which = generator.random(n)
+    place = generator.random(n)
+    wrong_in_first = place < persistent
+    wrong_in_second = (place >= persistent) & (place < 2 * persistent)
     runs = []
     for _ in range(count):
-        architectures = []
-        for low, high in ((0, persistent), (persistent, 2 * persistent)):
-            wrong = ((which >= low) & (which < high)) | (generator.random(n) < 0.12)
-            predicted = label ^ wrong
-            counts = [label & predicted, ~label & predicted, label & ~predicted]
-            architectures.append(np.stack(counts, -1))
-        runs.append(np.concatenate(architectures, -1).astype(float))
+        first = label ^ (wrong_in_first | (generator.random(n) < 0.12))
+        second = label ^ (wrong_in_second | (generator.random(n) < 0.12))
+        parts = np.concatenate([counts_of_f1(label, first), counts_of_f1(label, second)], -1)
+        runs.append(parts.astype(float))
     return resampled_runs(np.stack(runs), f1_gap)[1:]
 
 
@@ -233,10 +242,12 @@ def f1_gap(sums):
 def pairs(count, n, seed_spread, *, generator):
     """A distance whose size depends on the luck of both runs."""
     luck = generator.normal(0, seed_spread, count)
-    mean_luck = 0.5 * (luck[:, None, None] + luck[None, :, None])
-    values = 0.2 + mean_luck + generator.normal(0, 0.1, (count, count, n))
-    values = (values + values.swapaxes(0, 1)) / 2 + generator.normal(0, 0.05, n)
-    return over_pairs(parts_of(values))[1:]
+    mean_luck = (luck[:, None] + luck[None, :]) / 2
+    noise = generator.normal(0, 0.1, (count, count, n))
+    text_effect = generator.normal(0, 0.05, n)
+    values = 0.2 + mean_luck[:, :, None] + noise
+    symmetric_values = (values + values.swapaxes(0, 1)) / 2
+    return over_pairs(parts_of(symmetric_values + text_effect))[1:]
 
 
 def settings_of_one_run():
@@ -319,7 +330,8 @@ def test_intervals_hold_or_nothing_is_said(setting):
 
 
 def students_interval_of_rare_values(generator):
-    values = (generator.random(100) < 0.01) * generator.lognormal(0, 1, 100)
+    is_large = generator.random(100) < 0.01
+    values = is_large * generator.lognormal(0, 1, 100)
     half = 1.98 * values.std(ddof=1) / 10
     return values.mean() - half, values.mean() + half
 
