@@ -120,24 +120,32 @@ def test_an_importance_that_reads_a_runs_own_file_is_no_source(bench):
         sources_of(["file"], bench, bench.models())
 
 
-def test_the_training_texts_are_counted_as_they_were_for_the_training(bench):
-    """Plain counts of the texts that the model's own settings make."""
+@pytest.fixture
+def counted(bench):
+    """The model of the bench, its texts, and importances that count its training texts."""
     (model,) = bench.models()
-    texts = bench.texts(model)
+    return model, bench.texts(model), sources_of(["idf", "log_odds"], bench, [model])
+
+
+def test_the_training_texts_are_counted_as_they_were_for_the_training(bench, counted):
+    """Plain counts of the texts that the model's own settings make."""
+    model, texts, sources = counted
     _, data = model_of_run(bench.run(model.name))
-    training = [
-        set(data.splits["train"].tokens(number)) for number in range(len(data.splits["train"]))
-    ]
-    sources = sources_of(["idf", "log_odds"], bench, [model])
+    train = data.splits["train"]
+    training_texts = [set(train.tokens(number)) for number in range(len(train))]
     for text, scores in zip(texts, sources["idf"](model, texts), strict=True):
         for word, score in zip(text.words, scores, strict=True):
-            count = sum(word in words for words in training)
-            expected = np.log((1 + len(training)) / (1 + count)) + 1
+            holding = sum(word in words for words in training_texts)
+            expected = np.log((1 + len(training_texts)) / (1 + holding)) + 1
             assert score == pytest.approx(expected)
-    odds = list(judged(bench, [model], sources))
-    assert [row["scores"] for row in odds] == ["idf", "log_odds"]
-    # one word of a class decides: the counts of the training texts know it
-    assert odds[1]["auroc"] > 0.95
+
+
+def test_counts_of_the_training_texts_know_the_one_word_that_decides(bench, counted):
+    model, _, sources = counted
+    idf, log_odds = judged(bench, [model], sources)
+    assert idf["scores"] == "idf"
+    assert log_odds["scores"] == "log_odds"
+    assert log_odds["auroc"] > 0.95
 
 
 def test_training_texts_that_are_others_today_are_not_counted(bench):

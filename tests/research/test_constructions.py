@@ -48,28 +48,6 @@ CONSTRUCTIONS = {construction.name: construction for construction in catalogue()
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)
-def test_the_model_decides_by_the_words_that_decide(name):
-    """It predicts the label, and says something else with another word there."""
-    construction = CONSTRUCTIONS[name].with_texts(40)
-    texts = construction.written(0)
-    model = construction.model(texts, 0)
-    batch = split_of(texts)[range(40)]
-    logits = model(batch).logits
-    labels = np.random.default_rng((0, 0)).permutation(construction.labels())
-    assert logits.argmax(-1).tolist() == labels.tolist()
-
-    moved = torch.zeros(40, dtype=torch.bool)
-    for word in (4, *range(CUE, WORDS)):  # another cue says the same of some texts
-        changed = batch.ids.clone()
-        for row, text in enumerate(texts):
-            place = torch.from_numpy(np.flatnonzero(text.decides)[:1]) + 1
-            changed[row, place] = word
-        with_another = model(replace(batch, ids=changed)).logits
-        moved |= (with_another - logits).abs().amax(-1) > 0.1
-    assert moved.tolist() == [text.decides.any() for text in texts]
-
-
-@pytest.mark.parametrize("name", CONSTRUCTIONS)
 def test_the_attention_is_one(name):
     construction = CONSTRUCTIONS[name]
     texts = construction.written(1)
@@ -259,29 +237,75 @@ def test_several_runs_have_attentions_of_their_own():
 # Trained networks
 
 
-def test_a_network_decides_by_the_mean_of_its_states_under_the_given_attention():
-    """Text by text and without padding, as a plain loop has it; other weights decode alike."""
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_the_model_predicts_the_label(name):
+    construction = CONSTRUCTIONS[name].with_texts(40)
+    texts = construction.written(0)
+    model = construction.model(texts, 0)
+    logits = model(split_of(texts)[range(40)]).logits
+    labels = np.random.default_rng((0, 0)).permutation(construction.labels())
+    assert logits.argmax(-1).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_the_model_says_something_else_with_another_word_in_a_place_that_decides(name):
+    construction = CONSTRUCTIONS[name].with_texts(40)
+    texts = construction.written(0)
+    model = construction.model(texts, 0)
+    batch = split_of(texts)[range(40)]
+    logits = model(batch).logits
+
+    moved = torch.zeros(40, dtype=torch.bool)
+    for word in (4, *range(CUE, WORDS)):  # another cue says the same of some texts
+        ids = batch.ids.clone()
+        for row, text in enumerate(texts):
+            first_place = np.flatnonzero(text.decides)[:1]
+            ids[row, torch.from_numpy(first_place) + 1] = word
+        changed_logits = model(replace(batch, ids=ids)).logits
+        change = (changed_logits - logits).abs().amax(-1)
+        moved |= change > 0.1
+    assert moved.tolist() == [text.decides.any() for text in texts]
+
+
+@pytest.fixture(scope="module")
+def weighted_texts():
+    """Texts of two lengths, and an attention over each."""
     construction = token("", "", on_cues(), "")
     short = replace(construction, write=partial(one_cue, length=5))
     texts = construction.with_texts(4).written(0) + short.with_texts(3).written(1)
     draw = np.random.default_rng(0)
     weights = [draw.dirichlet(np.ones(len(text.words))) for text in texts]
-    for build in ENCODERS.values():
-        network = Network(build(), weights, 2).eval().double()
-        batch = split_of(texts)[range(7)]
-        with torch.no_grad():
-            outputs = network(batch)
-            readout = network.readout(batch, outputs)
-            for row in range(7):
-                text = split_of(texts)[[row]]
-                states = network.encoder(network.embedding(text.ids), text.mask, text.content)
-                words = states[0, 1 : 1 + len(weights[row])]
-                mean = torch.from_numpy(weights[row]) @ words
-                expected = network.decoder(mean).tolist()
-                assert outputs.logits[row].tolist() == pytest.approx(expected, abs=1e-9)
-        assert readout.logits(outputs.attention).flatten().tolist() == pytest.approx(
-            outputs.logits.flatten().tolist(), abs=1e-9
-        )
+    return texts, weights
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_network_decides_by_the_mean_of_its_states_under_the_given_attention(
+    encoder, weighted_texts
+):
+    """Text by text and without padding, as a plain loop has it."""
+    texts, weights = weighted_texts
+    network = Network(ENCODERS[encoder](), weights, 2).eval().double()
+    split = split_of(texts)
+    with torch.no_grad():
+        logits = network(split[range(7)]).logits
+        for row in range(7):
+            text = split[[row]]
+            states = network.encoder(network.embedding(text.ids), text.mask, text.content)
+            words = states[0, 1 : 1 + len(weights[row])]
+            mean = torch.from_numpy(weights[row]) @ words
+            expected = network.decoder(mean).tolist()
+            assert logits[row].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_networks_readout_says_what_the_network_says(encoder, weighted_texts):
+    texts, weights = weighted_texts
+    network = Network(ENCODERS[encoder](), weights, 2).eval().double()
+    batch = split_of(texts)[range(7)]
+    with torch.no_grad():
+        outputs = network(batch)
+        logits = network.readout(batch, outputs).logits(outputs.attention)
+    assert logits.flatten().tolist() == pytest.approx(outputs.logits.flatten().tolist(), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", [each.name for each in trainable()])
@@ -290,21 +314,24 @@ def test_every_training_text_has_the_label_of_the_score(name):
     sample = mixed(construction, np.random.default_rng(0), 60)
     assert 0 < len(sample.texts) == len(sample.labels) == len(sample.weights) <= 60
     for text, label, weights in zip(sample.texts, sample.labels, sample.weights, strict=True):
-        scores = construction.score(split_of([text])[[0]].ids)[0]
+        single = split_of([text])[[0]]
+        [scores] = construction.score(single.ids)
         assert int(scores.argmax()) == int(label)
         assert len(weights) == len(text.words)
 
 
 def test_a_mixture_has_words_of_both_texts_in_their_places():
     draw = np.random.default_rng(0)
-    first = Text(np.arange(4, 16), np.zeros(12, bool))
-    second = Text(np.arange(30, 39), np.zeros(9, bool))
-    words = np.stack([mixture(draw, first, second).words for _ in range(200)])
-    is_first = words == first.words
-    assert (is_first[:, :9] | (words[:, :9] == second.words)).all()
-    assert is_first[:, 9:].all()
-    assert 0.3 < is_first[:, :9].mean() < 0.7
-    assert first.words.tolist() == list(range(4, 16))
+    longer = Text(np.arange(4, 16), np.zeros(12, bool))
+    shorter = Text(np.arange(30, 39), np.zeros(9, bool))
+    words = np.stack([mixture(draw, longer, shorter).words for _ in range(200)])
+    is_of_longer = words == longer.words
+    is_of_shorter = words[:, :9] == shorter.words
+    is_of_either = is_of_longer[:, :9] | is_of_shorter
+    assert is_of_either.all()
+    assert is_of_longer[:, 9:].all()
+    assert 0.3 < is_of_longer[:, :9].mean() < 0.7
+    assert longer.words.tolist() == list(range(4, 16))
 
 
 @pytest.mark.parametrize("name", EASY)
@@ -350,20 +377,33 @@ def part_of_page(name):
     return text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0].strip()
 
 
+def answers_on_page():
+    """What the page says of each network that solved its rule: the answer before → the present."""
+    _, _, table = part_of_page("trained").partition("\n\n")
+    lines = table.splitlines()[2:]
+    assert len(lines) == len(trainable())
+    answers = []
+    for line in lines:
+        for cell in line.split(" | ")[3:]:
+            if "not solved" not in cell:
+                answers.append(cell.split(" → "))
+    return answers
+
+
 def test_the_page_counts_the_networks_that_solve_their_rule_and_the_right_answers_about_them():
-    counts, _, table = part_of_page("trained").partition("\n\n")
-    cells = [line.split(" | ")[3:] for line in table.splitlines()[2:]]
-    answers = [cell for line in cells for cell in line if "not solved" not in cell]
-    assert len(cells) == len(trainable())
-    asked = {encoder: answers_before(encoder) for encoder in ENCODERS}
-    assert len(answers) == sum(map(len, asked.values()))
-    right = [["**" not in answer.split(" → ")[place] for answer in answers] for place in (0, 1)]
+    answers = answers_on_page()
+    asked = sum(len(answers_before(encoder)) for encoder in ENCODERS)
+    assert len(answers) == asked
+    # a wrong answer is bold
+    right_before = sum("**" not in before for before, _ in answers)
+    right_now = sum("**" not in now for _, now in answers)
+    counts, _, _ = part_of_page("trained").partition("\n\n")
     assert counts == (
-        f"{len(answers)} networks solved their rule; of these the measure before gives the right "
-        f"answer to {sum(right[0])}, the present one to {sum(right[1])}."
+        f"{asked} networks solved their rule; of these the measure before gives the right "
+        f"answer to {right_before}, the present one to {right_now}."
     )
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
-    assert f"**{sum(right[1])} of {len(answers)} trained networks" in text
+    assert f"**{right_now} of {asked} trained networks" in text
 
 
 def test_the_page_counts_the_right_answers_of_both_measures():

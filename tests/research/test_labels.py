@@ -32,14 +32,18 @@ def test_each_label_of_caml_has_an_attention_of_its_own():
     model = PlainModel("caml", words=20, labels=3).eval()
     ids = torch.tensor([[4, 9, 2, 7]])
     with torch.no_grad():
-        hidden = model.convolution(model.embedding(ids).transpose(1, 2)).relu()[0].T
+        vectors = model.embedding(ids).transpose(1, 2)
+        hidden = model.convolution(vectors).relu()[0].T
         expected = []
         for label in range(3):
-            attention = torch.softmax(hidden @ model.query.weight[label], 0)
-            attended = sum(weight * state for weight, state in zip(attention, hidden, strict=True))
-            logit = attended @ model.output.weight[label] + model.output.bias[label]
+            scores = hidden @ model.query.weight[label]
+            attended = torch.zeros(hidden.shape[1])
+            for weight, state in zip(scores.softmax(0), hidden, strict=True):
+                attended += weight * state
+            logit = model.output.weight[label] @ attended + model.output.bias[label]
             expected.append(float(logit))
-        assert model(ids)[0].tolist() == pytest.approx(expected, abs=1e-6)
+        logits = model(ids)[0].tolist()
+    assert logits == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(

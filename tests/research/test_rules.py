@@ -3,43 +3,76 @@ import pytest
 
 from research.rules import CLASSES, RULES, RuleSource
 
+
+def label_of_class(words):
+    """The digit of the first `class` word."""
+    return next(int(word[5]) for word in words if word.startswith("class"))
+
+
+def label_of_votes(words):
+    """Whether more votes are for 1 than for 0."""
+    votes = [int(word[4]) for word in words if word.startswith("vote")]
+    return int(votes.count(1) > votes.count(0))
+
+
+def label_of_first_cue(words):
+    return next(int(word[-1]) for word in words if word.startswith("cue"))
+
+
+def label_of_negated(words):
+    """Whether the first of good and bad is good; a `not` up to three words before turns it."""
+    for place, word in enumerate(words):
+        if word in ("good", "bad"):
+            is_negated = "not" in words[place - 3 : place]
+            return int((word == "good") ^ is_negated)
+    raise AssertionError(words)
+
+
 LABELS = {
-    "token": lambda words: next(int(word[5]) for word in words if word.startswith("class")),
-    "twins": lambda words: next(int(word[5]) for word in words if word.startswith("class")),
-    "majority5": lambda words: int(
-        sum(2 * int(word[4]) - 1 for word in words if word.startswith("vote")) > 0
-    ),
-    "order_marked": lambda words: next(int(word[-1]) for word in words if word.startswith("cue")),
-    "negated": lambda words: next(
-        (word == "good") ^ ("not" in words[place - 3 : place])
-        for place, word in enumerate(words)
-        if word in ("good", "bad")
-    ),
+    "token": label_of_class,
+    "twins": label_of_class,
+    "majority5": label_of_votes,
+    "order_marked": label_of_first_cue,
+    "negated": label_of_negated,
 }
 """Rule → its label from the words alone, told again without the generator."""
 
 
+def rows_of(rule, *, seed=0, split="train"):
+    return RuleSource(rule, 40, 40, seed).rows(split)
+
+
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_draws_anew_and_marks_words(rule):
-    rows = RuleSource(rule, 40, 40, 0).rows("test")
-    assert rows == RuleSource(rule, 40, 40, 0).rows("test")
-    assert rows != RuleSource(rule, 40, 40, 1).rows("test")
-    assert all(len(row["rationale"]) == len(row["text"].split()) for row in rows)
-    assert sum(any(row["rationale"]) for row in rows) >= 20
-    assert {row["label"] for row in rows} == set(range(CLASSES.get(rule, 2)))
+def test_every_rule_draws_anew(rule):
+    rows = rows_of(rule, split="test")
+    assert rows == rows_of(rule, split="test")
+    assert rows != rows_of(rule, split="test", seed=1)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_all_of_its_labels_and_marks_words(rule):
+    rows = rows_of(rule, split="test")
+    labels = {row["label"] for row in rows}
+    assert labels == set(range(CLASSES.get(rule, 2)))
+    for row in rows:
+        assert len(row["rationale"]) == len(row["text"].split())
+    marked_texts = sum(any(row["rationale"]) for row in rows)
+    assert marked_texts >= 20
 
 
 @pytest.mark.parametrize("rule", LABELS)
 def test_a_rule_labels_its_texts_and_their_counterfactuals(rule):
-    for row in RuleSource(rule, 40, 40, 0).rows("test"):
-        assert int(LABELS[rule](row["text"].split())) == row["label"]
-        assert int(LABELS[rule](row["counterfactual"].split())) != row["label"]
+    label_of = LABELS[rule]
+    for row in rows_of(rule, split="test"):
+        words = row["text"].split()
+        counterfactual_words = row["counterfactual"].split()
+        assert label_of(words) == row["label"]
+        assert label_of(counterfactual_words) != row["label"]
 
 
 def deciding_words(row):
-    return [
-        word for word, decides in zip(row["text"].split(), row["rationale"], strict=True) if decides
-    ]
+    words = row["text"].split()
+    return [word for word, decides in zip(words, row["rationale"], strict=True) if decides]
 
 
 def test_texts_are_made_longer_around_the_words_that_decide():
@@ -56,18 +89,22 @@ def test_texts_are_made_longer_around_the_words_that_decide():
 
 def test_recall_asks_for_one_of_several_keys():
     for row in RuleSource("recall4", 40, 10, seed=0).rows("train"):
-        values = dict(word.split("_") for word in row["text"].split() if word.startswith("key"))
+        words = row["text"].split()
+        values = dict(word.split("_") for word in words if word.startswith("key"))
         assert sorted(values.values()) == ["0", "1", "2", "3"]
         assert values[row["question"]] == str(row["label"])
 
 
-def test_four_attentions_are_built_as_said():
+def test_the_four_attentions_are_built_as_they_are_described():
     for row in RuleSource("order_marked", 40, 10, seed=0).rows("train"):
         words = row["text"].split()
-        first, second = (place for place, decides in enumerate(row["rationale"]) if decides)
+        first, second = np.flatnonzero(row["rationale"])
         assert first > 0  # the first word tells nothing
-        assert (row["right_leak"][first], row["right_leak"][second]) == (0.7, 0.25)
-        assert row["right_none"][first] == row["right_none"][second] == 0.475
-        assert words[int(np.argmax(row["wrong_leak"]))] == (".", "the")[row["label"]]
+        assert row["right_leak"][first] == 0.7
+        assert row["right_leak"][second] == 0.25
+        assert row["right_none"][first] == 0.475
+        assert row["right_none"][second] == 0.475
+        leak = int(np.argmax(row["wrong_leak"]))
+        assert words[leak] == (".", "the")[row["label"]]
         assert sum(row["wrong_none"]) == pytest.approx(1)
         assert sum(row["right_leak"]) == pytest.approx(1)

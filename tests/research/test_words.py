@@ -223,16 +223,18 @@ def test_the_curve_has_every_solved_model_once():
 
 def test_the_number_on_the_line_of_words_is_compared_with_rightness():
     rows = [invented(number, "right", "With care", 0.9) for number in range(3)]
-    rows += [invented(3, "unsolved", "With care", 0.1), invented(4, "wrong", "No", 0.0)]
+    rows.append(invented(3, "unsolved", "With care", 0.1))
+    rows.append(invented(4, "wrong", "No", 0.0))
     for row, value in zip(rows, (0.9, 0.8, 0.5, 0.9, 0.1), strict=True):
         row["answers"][0] |= {"value": value, "low": value - 0.15, "high": value + 0.15}
     (numbers,) = tables_of(table_of(rows))["numbers"].to_dict("records")
-    values = [0.9, 0.8, 0.5, 0.1]  # of the solved ones
-    rightness = [0.9, 0.9, 0.9, 0.0]
-    root_mean_square = np.sqrt(np.square(np.subtract(values, rightness)).mean())
+
+    values = np.array([0.9, 0.8, 0.5, 0.1])  # of the solved ones
+    rightness = np.array([0.9, 0.9, 0.9, 0.0])
+    mean_square = np.mean((values - rightness) ** 2)
     correlation = np.corrcoef(values, rightness)[0, 1]
     assert numbers["models"] == 4
-    assert numbers["root mean square"] == f"{root_mean_square:.2f}"
+    assert numbers["root mean square"] == f"{np.sqrt(mean_square):.2f}"
     assert numbers["r"] == f"{correlation:.2f}"
     assert numbers["interval holds it"] == "75 %"
 
