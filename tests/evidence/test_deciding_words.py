@@ -386,8 +386,15 @@ def test_rows_taken_for_texts_would_have_far_too_narrow_an_interval(repeated_row
     assert over_rows.high - over_rows.low < (over_texts.high - over_texts.low) / 2
 
 
-def test_labels_that_differ_widen_the_interval_as_so_many_clusters():
-    numbers, clusters = labelled_texts([0.1, 0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize(
+    ("shares", "noise"),
+    [
+        pytest.param([0.1, 0.3, 0.5, 0.7, 0.9], 0.01, id="labels decide"),
+        pytest.param([0.4, 0.45, 0.5, 0.55, 0.6], 0.5, id="labels and texts"),
+    ],
+)
+def test_labels_that_differ_widen_the_interval_as_so_many_clusters(shares, noise):
+    numbers, clusters = labelled_texts(shares, noise=noise)
     over_labels = numbers.share_over(clusters)
     over_texts = numbers.share_over(Clusters(clusters.text))
     without_label = []
