@@ -37,18 +37,26 @@ def additive_subject(*, classes=3, padding=0, importances=None):
 
 def words_shares(subject, *, first=None, second=None):
     """By hand: what each word adds to a logit, or to the difference of two; word vectors and
-    decoder as black boxes."""
+    decoder as black boxes.
+
+    Args:
+        subject: of a model as `additive_subject` makes it.
+        first: the class of the logit, the predicted one if None.
+        second: the rank of the rival in the text's prediction, if any.
+    """
     model = subject.classifier
     content = subject.batch.content
-    order = subject.outputs.logits.argsort(-1, descending=True)
+    word_count = content.sum(-1)
+    ranking = subject.outputs.logits.argsort(-1, descending=True)
     unit = torch.eye(model.encoder.size, dtype=torch.float64)
     weights = model.decoder(unit) - model.decoder(0 * unit)
-    word_logits = model.inputs(subject.batch) @ weights / content.sum(-1)[:, None, None]
-    rows = torch.arange(len(order))
-    chosen = order[:, 0] if first is None else torch.full_like(order[:, 0], first)
-    shares = word_logits[rows, :, chosen]
+    word_logits = model.inputs(subject.batch) @ weights / word_count[:, None, None]
+    rows = torch.arange(len(ranking))
+    explained = ranking[:, 0] if first is None else first
+    shares = word_logits[rows, :, explained]
     if second is not None:
-        shares = shares - word_logits[rows, :, order[:, second]]
+        rival = ranking[:, second]
+        shares = shares - word_logits[rows, :, rival]
     return shares.masked_fill(~content, 0).detach()
 
 

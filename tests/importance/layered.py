@@ -22,33 +22,44 @@ def inputs_of(batch, row):
 def mixed_by_hand(layer, state, with_input, normalised):
     """The vectors `[i][j]` that an attention of a BERT adds up in each state, and the state after.
 
-    By plain loops over its own modules. `with_input`: its input is among them; `normalised`: after
-    its layer normalisation, without the shift.
+    By plain loops over its own modules: position j adds Σ_heads a_ij W_O W_V x_j to state i.
+    `with_input`: its input is among them; `normalised`: after its layer normalisation, without the
+    shift.
     """
-    inner = layer.attention.self
     output = layer.attention.output
-    heads = inner.num_attention_heads
-    size = inner.attention_head_size
-    query, key, value = (module(state) for module in (inner.query, inner.key, inner.value))
+    positions = range(len(state))
     vectors = torch.zeros(len(state), *state.shape, dtype=state.dtype)
-    for head in range(heads):
-        columns = slice(head * size, (head + 1) * size)
-        weights = (query[:, columns] @ key[:, columns].T / size**0.5).softmax(-1)
-        for i in range(len(state)):
-            for j in range(len(state)):
-                vectors[i, j] += weights[i, j] * (
-                    output.dense.weight[:, columns] @ value[j, columns]
-                )
+    for head in range(layer.attention.self.num_attention_heads):
+        weights, added = head_by_hand(layer, state, head)
+        for i in positions:
+            for j in positions:
+                vectors[i, j] += weights[i, j] * added[j]
     total = vectors.sum(1) + state + output.dense.bias
-    for i in range(len(state)):
-        if with_input:
+    if with_input:
+        for i in positions:
             vectors[i, i] += state[i]
-        if normalised:
-            norm = output.LayerNorm
-            spread = (total[i].var(correction=0) + norm.eps).sqrt()
-            for j in range(len(state)):
-                vectors[i, j] = norm.weight * (vectors[i, j] - vectors[i, j].mean()) / spread
+    if normalised:
+        norm = output.LayerNorm
+        for i in positions:
+            variance = total[i].var(correction=0)
+            spread = (variance + norm.eps).sqrt()
+            for j in positions:
+                centred = vectors[i, j] - vectors[i, j].mean()
+                vectors[i, j] = norm.weight * centred / spread
     return vectors, output.LayerNorm(total)
+
+
+def head_by_hand(layer, state, head):
+    """One head's attention weights `[i][j]`, and what each position adds under a weight of 1."""
+    inner = layer.attention.self
+    size = inner.attention_head_size
+    columns = slice(head * size, (head + 1) * size)
+    query = inner.query(state)[:, columns]
+    key = inner.key(state)[:, columns]
+    value = inner.value(state)[:, columns]
+    scores = query @ key.T / size**0.5
+    projection = layer.attention.output.dense.weight[:, columns]
+    return scores.softmax(-1), value @ projection.T
 
 
 def followed_by_hand(network, ids, strength, with_input, normalised, half):
@@ -58,13 +69,15 @@ def followed_by_hand(network, ids, strength, with_input, normalised, half):
         states = network(ids, output_hidden_states=True).hidden_states
         followed = np.eye(ids.shape[1])
         for number, layer in enumerate(network.bert.encoder.layer):
-            vectors, after = mixed_by_hand(layer, states[number][0], with_input, normalised)
+            state = states[number][0]
+            vectors, after = mixed_by_hand(layer, state, with_input, normalised)
             shares = np.zeros(vectors.shape[:2])
             for i, j in np.ndindex(*shares.shape):
                 shares[i, j] = strength(vectors[i, j], after[i])
             shares /= shares.sum(1, keepdims=True)
             if half:
-                shares = 0.5 * shares + 0.5 * np.eye(len(shares))
+                identity = np.eye(len(shares))
+                shares = 0.5 * shares + 0.5 * identity
             followed = shares @ followed
     return followed[0]
 

@@ -26,6 +26,24 @@ def logits_of_subsets(readout, row):
     return value
 
 
+def explained_game(value, logits, target):
+    """What each set is worth: the logit that the target names, less its rival's where it has one.
+
+    Args:
+        value: `[sets, classes]`, from `logits_of_subsets`.
+        logits: of the whole text.
+        target: predicted, contrast or class 1.
+    """
+    decision, runner_up = logits.argsort(descending=True)[:2].tolist()
+    explained = 1 if target == "class 1" else decision
+    is_binary = len(logits) == 2
+    if is_binary:
+        return value[:, explained] - value[:, 1 - explained]
+    if target == "contrast":
+        return value[:, explained] - value[:, runner_up]
+    return value[:, explained]
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("target", ["predicted", "contrast", "class 1"])
 def test_scores_are_the_shapley_values_of_erasing_and_renormalising(classes, target):
@@ -33,23 +51,17 @@ def test_scores_are_the_shapley_values_of_erasing_and_renormalising(classes, tar
     subject = subject_of(classes=classes, importances={importance.name: importance})
     subject.classes = [f"class {number}" for number in range(classes)]
     scores = subject.scores(importance.name)
+    total = importance.total(subject)
     for row in range(len(LENGTHS)):
         value = logits_of_subsets(subject.readout, row)
-        decision, runner_up = subject.outputs.logits[row].argsort(descending=True)[:2].tolist()
-        first = 1 if target == "class 1" else decision
-        game = value[:, first]
-        if classes == 2:
-            game = game - value[:, 1 - first]
-        elif target == "contrast":
-            game = game - value[:, runner_up]
-        expected = shapley_values(game[None])[0]
+        game = explained_game(value, subject.outputs.logits[row], target)
         content = subject.outputs.content[row]
+        expected = shapley_values(game[None])[0]
         torch.testing.assert_close(scores[row, content], expected, atol=1e-12, rtol=0)
         assert (scores[row, ~content] == 0).all()
         # efficiency: the whole text's value
-        total = importance.total(subject)[row]
-        torch.testing.assert_close(total, game[-1], atol=1e-12, rtol=0)
-        torch.testing.assert_close(scores[row].sum(), total, atol=1e-12, rtol=0)
+        torch.testing.assert_close(total[row], game[-1], atol=1e-12, rtol=0)
+        torch.testing.assert_close(scores[row].sum(), total[row], atol=1e-12, rtol=0)
 
 
 def test_it_is_undefined_where_the_decoder_is_not_linear():

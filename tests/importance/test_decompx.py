@@ -68,32 +68,47 @@ def test_what_is_known_of_the_layers_is_followed_and_nothing_else(family):
     ]
 
 
+def normed_with_held_spread(norm, vectors):
+    """Layer normalisation without its shift, whose division is a constant for the gradient."""
+    centred = vectors - vectors.mean(-1, keepdim=True)
+    variance = vectors.var(-1, correction=0, keepdim=True)
+    spread = (variance + norm.eps).sqrt()
+    return norm.weight * centred / spread.detach()
+
+
+def active_with_held_ratio(vectors, function):
+    """The activation as a factor f(x) / x that is a constant for the gradient."""
+    ratio = function(vectors) / vectors
+    return vectors * ratio.detach()
+
+
+def mixed_with_held_weights(attention, state):
+    """Self-attention whose weights are constants for the gradient."""
+    heads = attention.num_attention_heads
+    query = attention.query(state).unflatten(-1, (heads, -1)).transpose(0, 1)
+    key = attention.key(state).unflatten(-1, (heads, -1)).transpose(0, 1)
+    value = attention.value(state).unflatten(-1, (heads, -1)).transpose(0, 1)
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    weights = scores.softmax(-1).detach()
+    mixed = weights @ value
+    return mixed.transpose(0, 1).flatten(1)
+
+
 def held(network, ids):
     """The states before the first layer, and the logits from them with attention weights, spreads
     and ratios held. No biases."""
-
-    def normed(norm, vectors):
-        spread = (vectors.var(-1, correction=0, keepdim=True) + norm.eps).sqrt().detach()
-        return norm.weight * (vectors - vectors.mean(-1, keepdim=True)) / spread
-
-    def active(vectors, function):
-        return vectors * (function(vectors) / vectors).detach()
-
     start = network.bert.embeddings(ids)[0].detach().requires_grad_()
     state = start
     for layer in network.bert.encoder.layer:
-        inner = layer.attention.self
         output = layer.attention.output
-        query, key, value = (
-            module(state).unflatten(-1, (inner.num_attention_heads, -1)).transpose(0, 1)
-            for module in (inner.query, inner.key, inner.value)
-        )
-        weights = (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).softmax(-1).detach()
-        mixed = (weights @ value).transpose(0, 1).flatten(1)
-        state = normed(output.LayerNorm, state + output.dense(mixed))
-        moved = layer.output.dense(active(layer.intermediate.dense(state), F.gelu))
-        state = normed(layer.output.LayerNorm, state + moved)
-    return start, network.classifier(active(network.bert.pooler.dense(state[0]), torch.tanh))
+        mixed = output.dense(mixed_with_held_weights(layer.attention.self, state))
+        state = normed_with_held_spread(output.LayerNorm, state + mixed)
+        inner = active_with_held_ratio(layer.intermediate.dense(state), F.gelu)
+        moved = layer.output.dense(inner)
+        state = normed_with_held_spread(layer.output.LayerNorm, state + moved)
+    pooled = network.bert.pooler.dense(state[0])
+    logits = network.classifier(active_with_held_ratio(pooled, torch.tanh))
+    return start, logits
 
 
 def test_without_biases_they_are_those_of_the_network_differentiated_with_its_weights_held():
@@ -106,11 +121,10 @@ def test_without_biases_they_are_those_of_the_network_differentiated_with_its_we
     for text in range(len(TEXTS)):
         start, logits = held(model.network, inputs_of(batch, text))
         parts = parts_of_logits(linearised, text)
-        for number in range(2):
-            (gradient,) = torch.autograd.grad(logits[number], start, retain_graph=True)
-            torch.testing.assert_close(
-                parts[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0
-            )
+        for label in range(2):
+            (gradient,) = torch.autograd.grad(logits[label], start, retain_graph=True)
+            expected = (gradient * start).sum(-1).detach()
+            torch.testing.assert_close(parts[:, label], expected, atol=1e-10, rtol=0)
 
 
 def test_by_hand_where_the_layers_pass_everything_on():
@@ -125,20 +139,28 @@ def test_by_hand_where_the_layers_pass_everything_on():
                 module.bias.zero_()
         model.decoder.output.bias.zero_()
     examined = Subject(model, batch, *toy_readout(model, batch))
-    expected = examined.outputs.attention * (
-        examined.outputs.hidden @ model.decoder.output.weight[0]
-    )
-    sign = examined.outputs.logits.argmax(-1, keepdim=True) * 2 - 1
-    torch.testing.assert_close(
-        examined.scores("decompx"), (expected * sign).detach(), atol=1e-12, rtol=0
-    )
+
+    outputs = examined.outputs
+    position_logit = outputs.hidden @ model.decoder.output.weight[0]
+    parts = outputs.attention * position_logit
+    sign = 2 * outputs.logits.argmax(-1, keepdim=True) - 1
+    expected = (sign * parts).detach()
+    torch.testing.assert_close(examined.scores("decompx"), expected, atol=1e-12, rtol=0)
 
 
 def test_a_bias_goes_where_the_vectors_point():
     vectors = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]])
     bias = torch.tensor([2.0, 0.0])
-    torch.testing.assert_close(
-        shared(vectors, bias) - vectors, torch.tensor([[0.5, 0.0], [1.5, 0.0], [0.0, 0.0]])
-    )
-    assert shared(vectors, 0 * bias).equal(vectors)
-    torch.testing.assert_close(shared(0 * vectors, bias), torch.tensor([[2 / 3, 0.0]] * 3))
+    expected = torch.tensor([[0.5, 0.0], [1.5, 0.0], [0.0, 0.0]])
+    torch.testing.assert_close(shared(vectors, bias) - vectors, expected)
+
+
+def test_no_bias_changes_no_vector():
+    vectors = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]])
+    assert shared(vectors, torch.zeros(2)).equal(vectors)
+
+
+def test_vectors_of_no_length_share_a_bias_evenly():
+    bias = torch.tensor([2.0, 0.0])
+    thirds = torch.tensor([[2 / 3, 0.0]] * 3)
+    torch.testing.assert_close(shared(torch.zeros(3, 2), bias), thirds)

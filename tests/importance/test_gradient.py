@@ -25,32 +25,88 @@ def number(classifier, batch, embeddings, row, target, attention=None):
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("held", [True, False])
 def test_gradient_times_word_vector_by_finite_differences(encoder, held):
+    """Along the word vector itself: d/ds ŷ((1 + s) e) = e · ∂ŷ/∂e."""
     classifier, batch, outputs = subject(encoder)
     kinds = gradients(classifier, batch)
     scores = kinds.embedding if held else kinds.embedding_through_attention
+    assert (scores[~batch.content] == 0).all()
     attention = outputs.attention if held else None
     vectors = classifier.embedding(batch.ids).detach()
-    small = 1e-6
+    step = 1e-6
     for row, position in ((0, 1), (0, 4), (2, 9), (3, 2)):
-        changed = []
-        for sign in (1, -1):
-            # along the word vector itself: d/ds ŷ((1 + s) e) = e · ∂ŷ/∂e
-            moved = vectors.clone()
-            moved[row, position] *= 1 + sign * small
-            with torch.no_grad():
-                changed.append(number(classifier, batch, moved, row, 1, attention))
-        expected = ((changed[0] - changed[1]) / (2 * small)).abs()
-        torch.testing.assert_close(scores[row, position], expected, atol=1e-9, rtol=1e-5)
-    assert (scores[~batch.content] == 0).all()
+        longer = vectors.clone()
+        longer[row, position] *= 1 + step
+        shorter = vectors.clone()
+        shorter[row, position] *= 1 - step
+        with torch.no_grad():
+            above = number(classifier, batch, longer, row, 1, attention)
+            below = number(classifier, batch, shorter, row, 1, attention)
+        slope = (above - below) / (2 * step)
+        torch.testing.assert_close(scores[row, position], slope.abs(), atol=1e-9, rtol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
+    """Of p = σ(Σ_t α_t w · h_t + b): h_t · ∂p/∂h_t = p (1 − p) α_t w · h_t."""
     classifier, batch, outputs = subject(attention=attention)
     weight = classifier.decoder.output.weight[0]
     p = outputs.logits.softmax(-1)[:, 1:]
-    expected = (p * (1 - p) * outputs.attention * (outputs.hidden @ weight)).abs()
-    torch.testing.assert_close(gradients(classifier, batch).hidden, expected.detach())
+    position_logit = outputs.hidden @ weight
+    expected = p * (1 - p) * outputs.attention * position_logit
+    scores = gradients(classifier, batch).hidden
+    torch.testing.assert_close(scores, expected.abs().detach())
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_padding_changes_no_number(encoder):
+    classifier, batch, outputs = subject(encoder)
+    _, padded, padded_outputs = subject(encoder, padding=3)
+    padded_kinds = gradients(classifier, padded)
+    for name, expected in vars(gradients(classifier, batch)).items():
+        scores = getattr(padded_kinds, name)[:, :11]
+        torch.testing.assert_close(scores, expected, atol=1e-12, rtol=1e-9)
+    attention_gradient = classifier.readout(padded, padded_outputs).gradient()[:, :11]
+    expected = classifier.readout(batch, outputs).gradient()
+    torch.testing.assert_close(attention_gradient, expected)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_text_alone_has_the_numbers_that_it_has_in_its_batch(encoder):
+    classifier, batch, _ = subject(encoder)
+    batch_kinds = gradients(classifier, batch)
+    for row in range(4):
+        single_kinds = gradients(classifier, rows_of(batch, [row]))
+        for name, [scores] in vars(single_kinds).items():
+            expected = getattr(batch_kinds, name)[row, : len(scores)]
+            torch.testing.assert_close(scores, expected, atol=1e-12, rtol=1e-9)
+
+
+@pytest.fixture
+def without_gradients():
+    """A classifier in float32 and a batch, where PyTorch's gradients are off."""
+    classifier, batch, _ = subject()
+    with torch.no_grad():
+        yield classifier.float(), batch
+
+
+def test_works_in_float32_where_gradients_are_off(without_gradients):
+    kinds = gradients(*without_gradients)
+    assert not torch.is_grad_enabled()
+    assert not kinds.embedding.requires_grad
+    classifier, batch, _ = subject()
+    with torch.enable_grad():
+        expected = gradients(classifier, batch).embedding
+    torch.testing.assert_close(kinds.embedding.double(), expected, atol=1e-6, rtol=1e-4)
+
+
+def test_no_parameter_is_touched(without_gradients):
+    classifier, _ = without_gradients
+    before = [weight.clone() for weight in classifier.parameters()]
+    gradients(*without_gradients)
+    for weight, weight_before in zip(classifier.parameters(), before, strict=True):
+        assert torch.equal(weight, weight_before)
+        assert weight.requires_grad
+        assert weight.grad is None
 
 
 def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
@@ -92,34 +148,3 @@ def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
         )
         expected = (gradient * vectors).sum(-1).abs().masked_fill(~batch.content, 0)
         torch.testing.assert_close(scores[row], expected[row].detach())
-
-
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_batch_and_padding_change_no_number(encoder):
-    classifier, batch, outputs = subject(encoder)
-    _, padded, wide = subject(encoder, padding=3)
-    for name, values in vars(gradients(classifier, batch)).items():
-        torch.testing.assert_close(
-            getattr(gradients(classifier, padded), name)[:, :11], values, atol=1e-12, rtol=1e-9
-        )
-        for row in range(4):
-            single = getattr(gradients(classifier, rows_of(batch, [row])), name)[0]
-            torch.testing.assert_close(single, values[row, : len(single)], atol=1e-12, rtol=1e-9)
-    torch.testing.assert_close(
-        classifier.readout(padded, wide).gradient()[:, :11],
-        classifier.readout(batch, outputs).gradient(),
-    )
-
-
-def test_works_where_gradients_are_off_in_float32_and_touches_no_parameter():
-    classifier, batch, _ = subject()
-    expected = gradients(classifier, batch).embedding
-    classifier.float()
-    before = [weight.clone() for weight in classifier.parameters()]
-    with torch.no_grad():
-        kinds = gradients(classifier, batch)
-        assert not torch.is_grad_enabled()
-    torch.testing.assert_close(kinds.embedding.double(), expected, atol=1e-6, rtol=1e-4)
-    assert not kinds.embedding.requires_grad
-    assert all(weight.grad is None and weight.requires_grad for weight in classifier.parameters())
-    assert all(torch.equal(a, b) for a, b in zip(before, classifier.parameters(), strict=True))

@@ -165,21 +165,41 @@ def test_the_generators_are_left_as_they_were(name):
     assert not torch.equal(contextual_subject(seed=1).scores(name), first)
 
 
-def test_deep_lift_of_a_linear_model_is_weight_times_difference():
-    subject = additive_subject()
-    explained = DeepLift().explained(subject)
+@pytest.fixture
+def additive():
+    return additive_subject()
+
+
+def test_deep_lift_of_a_linear_model_is_weight_times_difference(additive):
+    explained = DeepLift().explained(additive)
     inputs = explained.inputs.clone().requires_grad_()
     (weight,) = torch.autograd.grad(explained(inputs).sum(), inputs)
-    expected = (weight * (explained.inputs - explained.baseline)).sum(-1)
-    scores = DeepLift().scores(subject)
-    content = subject.batch.content
-    torch.testing.assert_close(scores[content], expected.double()[content])
-    torch.testing.assert_close(scores.sum(-1), DeepLift().total(subject), atol=1e-6, rtol=1e-6)
-    assert [note.value for note in DeepLift().notes(subject)] == [0.0]
-    wide = DeepLift().scores(additive_subject(padding=3))[:, : content.shape[1]]
-    torch.testing.assert_close(wide[content], scores[content])
-    # the last text has a single word, which is the mean of its words
-    assert DeepLift(baseline="mean").scores(subject).any(-1).tolist() == [True] * 3 + [False]
+    difference = explained.inputs - explained.baseline
+    expected = (weight * difference).sum(-1).double()
+    scores = DeepLift().scores(additive)
+    content = additive.batch.content
+    torch.testing.assert_close(scores[content], expected[content])
+
+
+def test_deep_lift_of_a_linear_model_adds_up_without_a_gap(additive):
+    importance = DeepLift()
+    score_sum = importance.scores(additive).sum(-1)
+    torch.testing.assert_close(score_sum, importance.total(additive), atol=1e-6, rtol=1e-6)
+    (gap,) = importance.notes(additive)
+    assert gap.value == 0.0
+
+
+def test_padding_changes_no_score_of_deep_lift(additive):
+    content = additive.batch.content
+    scores = DeepLift().scores(additive)
+    padded_scores = DeepLift().scores(additive_subject(padding=3))
+    unpadded_scores = padded_scores[:, : content.shape[1]]
+    torch.testing.assert_close(unpadded_scores[content], scores[content])
+
+
+def test_deep_lift_from_the_mean_word_says_nothing_of_a_text_of_one_word(additive):
+    scores = DeepLift(baseline="mean").scores(additive)
+    assert scores.any(-1).tolist() == [True, True, True, False]
 
 
 def test_deep_lift_is_refused_where_no_texts_scores_add_up():

@@ -57,38 +57,49 @@ def test_flow_of_the_librarys_own_attentions(bert, librarys_bert):
     with torch.no_grad():
         attentions = librarys_bert(inputs_of(bert.batch, row), output_attentions=True).attentions
     words = bert.batch.piece_word[row].tolist()
-    for place in bert.batch.content[row].nonzero()[:, 0].tolist():
-        into = [piece for piece, word in enumerate(words) if word == place]
-        assert float(scores[row, place]) == pytest.approx(flow_of(attentions, into), abs=1e-5)
-    assert not scores[row][~bert.batch.content[row]].any()
+    content = bert.batch.content[row]
+    for place in content.nonzero()[:, 0].tolist():
+        pieces = [piece for piece, word in enumerate(words) if word == place]
+        flow = flow_of(attentions, pieces)
+        assert float(scores[row, place]) == pytest.approx(flow, abs=1e-5)
+    assert not scores[row, ~content].any()
+
+
+def states_without_value(network, layer, ids, piece):
+    """All states of the network where this layer's value of one piece is 0."""
+
+    def silence(module, inputs, output):
+        changed = output.clone()
+        changed[:, piece] = 0
+        return changed
+
+    hook = layer.attention.self.value.register_forward_hook(silence)
+    with torch.no_grad():
+        states = network(ids, output_hidden_states=True).hidden_states
+    hook.remove()
+    return states
 
 
 def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
     scores = bert.scores("value_zeroing")
     row = 1
-    ids = inputs_of(bert.batch, 1)
+    ids = inputs_of(bert.batch, row)
+    pieces = ids.shape[1]
     with torch.no_grad():
         states = librarys_bert(ids, output_hidden_states=True).hidden_states
-    followed = np.eye(ids.shape[1])
+    followed = np.eye(pieces)
     for number, layer in enumerate(librarys_bert.bert.encoder.layer):
-        distances = np.zeros((ids.shape[1], ids.shape[1]))
-        for part in range(ids.shape[1]):
-
-            def silence(module, inputs, output, part=part):
-                changed = output.clone()
-                changed[:, part] = 0
-                return changed
-
-            hook = layer.attention.self.value.register_forward_hook(silence)
-            with torch.no_grad():
-                silenced = librarys_bert(ids, output_hidden_states=True).hidden_states
-            hook.remove()
-            pairs = zip(states[number + 1][0], silenced[number + 1][0], strict=True)
-            distances[:, part] = [cosine(a.double(), b.double()) for a, b in pairs]
-        followed = (distances / distances.sum(1, keepdims=True)) @ followed
-    np.testing.assert_allclose(
-        scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-4
-    )
+        after = states[number + 1][0].double()
+        distances = np.zeros((pieces, pieces))
+        for silenced in range(pieces):
+            changed_states = states_without_value(librarys_bert, layer, ids, silenced)
+            changed_after = changed_states[number + 1][0].double()
+            for piece in range(pieces):
+                distances[piece, silenced] = cosine(after[piece], changed_after[piece])
+        shares = distances / distances.sum(1, keepdims=True)
+        followed = shares @ followed
+    expected = words_of(followed[0], bert.batch, row)
+    np.testing.assert_allclose(scores[row].numpy(), expected, atol=1e-4)
 
 
 def nearness(vector, state):

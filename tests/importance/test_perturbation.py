@@ -17,25 +17,27 @@ from tests.importance.attributions import additive_subject, contextual_subject, 
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_occlusion_a_loop_over_the_windows(window):
+    """A word's score is the mean, over the windows that hold it, of what zeroing one takes away."""
     subject = contextual_subject(importances={"occlusion": Occlusion(window=window)})
-    importance = subject.importance("occlusion")
-    explained = importance.explained(subject)
-    content = subject.batch.content
-    for row in range(len(content)):
-        places = content[row].nonzero()[:, 0]
+    explained = subject.importance("occlusion").explained(subject)
+    scores = subject.scores("occlusion")
+    for row, content in enumerate(subject.batch.content):
         text = torch.tensor([row])
-        whole = explained(explained.inputs[row : row + 1], text)
-        width = min(window, len(places))
-        total = torch.zeros(len(places)).double()
-        times = torch.zeros(len(places))
-        for start in range(len(places) - width + 1):
-            inputs = explained.inputs[row : row + 1].clone()
-            inputs[0, places[start : start + width]] = 0
-            total[start : start + width] += whole.item() - explained(inputs, text).item()
-            times[start : start + width] += 1
-        torch.testing.assert_close(
-            subject.scores("occlusion")[row][content[row]], total / times, rtol=1e-5, atol=1e-6
-        )
+        inputs = explained.inputs[[row]]
+        whole = explained(inputs, text).item()
+        places = content.nonzero()[:, 0]
+        words = len(places)
+        width = min(window, words)
+        drop_sum = torch.zeros(words, dtype=torch.float64)
+        windows = torch.zeros(words)
+        for start in range(words - width + 1):
+            covered = slice(start, start + width)
+            occluded = inputs.clone()
+            occluded[0, places[covered]] = 0
+            drop_sum[covered] += whole - explained(occluded, text).item()
+            windows[covered] += 1
+        expected = drop_sum / windows
+        torch.testing.assert_close(scores[row, content], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
@@ -106,15 +108,19 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
 def test_it_nears_the_shapley_values(importance, near):
     subject = contextual_subject(importances={importance.name: importance})
     explained = importance.explained(subject)
+    first_text = torch.tensor([0])
     places = subject.batch.content[0].nonzero()[:, 0]
     values = []
     for mask in range(2 ** len(places)):  # every set of words, by bit mask
         inputs = explained.inputs[:1].clone()
-        inputs[0, [place for number, place in enumerate(places) if not mask >> number & 1]] = 0
-        values.append(explained(inputs, torch.tensor([0])).item())
+        for number, place in enumerate(places):
+            if not mask >> number & 1:
+                inputs[0, place] = 0
+        values.append(explained(inputs, first_text).item())
     exact = shapley_values(torch.tensor([values], dtype=torch.float64))[0]
     scores = subject.scores(importance.name)[0, places]
-    assert (scores - exact).abs().max() < near * exact.abs().max()
+    largest_error = (scores - exact).abs().max()
+    assert largest_error < near * exact.abs().max()
 
 
 @pytest.mark.parametrize(

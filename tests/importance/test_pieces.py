@@ -38,17 +38,18 @@ def test_every_attribution_has_a_score_per_word(bert, name):
 
 
 def test_gradient_times_input_is_the_librarys_summed_over_the_pieces(bert, librarys_bert):
+    scores = bert.scores("gradient_input")
     for row in range(len(TEXTS)):
         pieces, word = pieces_of(bert, row)
         vectors = librarys_bert.get_input_embeddings()(pieces).detach().requires_grad_()
         logits = librarys_bert(inputs_embeds=vectors).logits[0]
         decision = int(bert.outputs.logits[row].argmax())
-        (gradient,) = torch.autograd.grad(logits[decision] - logits[1 - decision], vectors)
+        lead = logits[decision] - logits[1 - decision]
+        (gradient,) = torch.autograd.grad(lead, vectors)
+        [piece_scores] = (gradient * vectors).sum(-1)
         for place in bert.batch.content[row].nonzero()[:, 0].tolist():
-            expected = (gradient * vectors)[0, word == place].sum().item()
-            assert bert.scores("gradient_input")[row, place].item() == pytest.approx(
-                expected, abs=1e-5
-            )
+            expected = piece_scores[word == place].sum().item()
+            assert scores[row, place].item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_deleted_words_are_gone_with_their_pieces(bert):
@@ -85,33 +86,51 @@ def test_a_mask_is_refused_where_the_tokenizer_has_none(bert, monkeypatch):
         probe.refuse(bert.classifier)
 
 
-def test_each_changed_text_is_read_once_whoever_asks_and_without_padding(bert, monkeypatch):
-    """Leave-one-out and faithfulness ask for many of the same texts; the reference reads every one
-    alone."""
-    fresh = Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
-    read = []
+@pytest.fixture
+def texts_read(bert, monkeypatch):
+    """The pieces of every text that the classifier reads from now on, in this order."""
+    texts = []
     forward = bert.classifier.forward
 
     def watched(batch):
-        assert (batch.piece_word != -2).any(0).all()
-        read.extend(
-            tuple(row[kind != -2].tolist())
-            for row, kind in zip(batch.pieces, batch.piece_word, strict=True)
-        )
+        is_piece = batch.piece_word != -2
+        assert is_piece.any(0).all()  # no column of padding alone
+        for pieces, is_own_piece in zip(batch.pieces, is_piece, strict=True):
+            texts.append(tuple(pieces[is_own_piece].tolist()))
         return forward(batch)
 
     monkeypatch.setattr(bert.classifier, "forward", watched)
+    return texts
+
+
+def fresh(bert):
+    """The same texts, of which nothing has been read."""
+    return Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
+
+
+def measure_faithfulness(subject):
+    """Leave-one-out and faithfulness ask for many of the same texts."""
     names = ["leave_one_out", "attention", "random", "gradient_input"]
     probe = Faithfulness(importances=names, operators=["delete"])
-    list(probe.measure(fresh, Draws(0, "faithfulness")))
-    assert len(read) == len(set(read)) > 10
+    list(probe.measure(subject, Draws(0, "faithfulness")))
+
+
+def test_each_changed_text_is_read_once_whoever_asks_and_without_padding(bert, texts_read):
+    measure_faithfulness(fresh(bert))
+    assert len(texts_read) > 10
+    assert len(texts_read) == len(set(texts_read))
+
+
+@pytest.mark.parametrize("operator", ["delete", "mask", "zeros"])
+def test_what_was_read_before_changes_no_prediction(bert, operator):
+    """The reference reads every text alone."""
+    subject = fresh(bert)
+    measure_faithfulness(subject)
     content = bert.batch.content
     noise = torch.rand(3, *content.shape, generator=torch.Generator().manual_seed(0))
     keep = content & (noise > 0.5)
     keep[..., 1] = True
-    for operator in ("delete", "mask", "zeros"):
-        predicted = predictions_keeping(fresh, keep, operator)
-        for number, words in enumerate(keep):
-            single = Subject(bert.classifier, bert.batch, bert.outputs, bert.readout)
-            expected = predictions_keeping(single, words, operator)
-            torch.testing.assert_close(predicted[number], expected, atol=1e-6, rtol=0)
+    predicted = predictions_keeping(subject, keep, operator)
+    for number, words in enumerate(keep):
+        expected = predictions_keeping(fresh(bert), words, operator)
+        torch.testing.assert_close(predicted[number], expected, atol=1e-6, rtol=0)

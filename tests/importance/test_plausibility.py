@@ -106,39 +106,58 @@ WIDE = torch.tensor([[False, True, True, True, True, True, False]])
 
 def column_of(masks):
     column = torch.zeros(1, 7, dtype=torch.long)
-    column[0, 1:6] = torch.from_numpy(packed([np.array(mask, bool) for mask in masks])).long()
+    bits = packed([np.array(mask, bool) for mask in masks])
+    column[0, 1:6] = torch.from_numpy(bits).long()
     return column
 
 
-@pytest.mark.parametrize(
-    "masks",
-    [
-        [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]],
-        [[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 0, 1]],
-    ],
-)
-def test_each_annotator_against_what_half_of_the_others_marked(masks):
-    scores = np.array([0.1, 0.5, 0.3, 0.2, 0.4])
-    f1s = []
-    precisions = []
-    method_precisions = []
+def halves_of_others(masks):
+    """Each annotator's marks beside what at least half of the others marked, where they marked
+    anything."""
+    pairs = []
     for number, mask in enumerate(masks):
         rest = masks[:number] + masks[number + 1 :]
         votes = np.sum(rest, 0)
         reference = (votes >= len(rest) / 2) & (votes > 0)
         if reference.any():
-            f1s.append(f1_score(reference, mask, zero_division=0))
-            precisions.append(average_precision_score(reference, mask))
-            method_precisions.append(average_precision_score(reference, scores))
+            pairs.append((mask, reference))
+    return pairs
+
+
+MARKS = pytest.mark.parametrize(
+    "masks",
+    [
+        [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]],
+        [[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 0, 1]],
+    ],
+    ids=["two annotators", "five annotators"],
+)
+
+
+@MARKS
+def test_each_annotator_against_what_half_of_the_others_marked(masks):
     human = plausibility.human(column_of(masks), WIDE)
+    f1s = []
+    precisions = []
+    for mask, reference in halves_of_others(masks):
+        f1s.append(f1_score(reference, mask, zero_division=0))
+        precisions.append(average_precision_score(reference, mask))
     assert human["f1"].item() == pytest.approx(np.mean(f1s))
     assert human["auprc"].item() == pytest.approx(np.mean(precisions))
-    wide = torch.zeros(1, 7, dtype=torch.float64)
-    wide[0, 1:6] = torch.from_numpy(scores)
-    method = plausibility.against_others(
-        wide, column_of(masks), WIDE, plausibility.average_precision
+
+
+@MARKS
+def test_a_method_against_what_half_of_the_others_marked(masks):
+    scores = np.array([0.1, 0.5, 0.3, 0.2, 0.4])
+    expected = []
+    for _, reference in halves_of_others(masks):
+        expected.append(average_precision_score(reference, scores))
+    wide_scores = torch.zeros(1, 7, dtype=torch.float64)
+    wide_scores[0, 1:6] = torch.from_numpy(scores)
+    precision = plausibility.against_others(
+        wide_scores, column_of(masks), WIDE, plausibility.average_precision
     )
-    assert method.item() == pytest.approx(np.mean(method_precisions))
+    assert precision.item() == pytest.approx(np.mean(expected))
 
 
 def test_nobody_agrees_with_a_text_that_has_no_marks():

@@ -58,44 +58,36 @@ def test_leave_one_out_is_a_loop_over_texts_without_a_sentence(classifier):
     outputs, readout = toy_readout(classifier, batch)
     removals = leave_one_out(classifier, batch, outputs)
     assert removals.distance.shape == outputs.content.shape
+    assert removals.distance.nan_to_num().max() > 1e-3
     for row, text in enumerate(SENTENCES):
-        whole = readout.prediction()[row]
+        original = readout.prediction()[row]
         for place in range(len(text)):
             keep = batch.content[row] & (batch.sentence[row] != place)
             if not keep.any():
                 assert removals.distance[row, place].isnan()
                 continue
             shortened = probability_of_words(classifier, batch, row, keep)
-            distance = (shortened - whole).abs().sum() / 2
+            distance = (shortened - original).abs().sum() / 2
+            flips = shortened.argmax() != original.argmax()
             assert_close(removals.distance[row, place], distance, atol=1e-9, rtol=0)
-            assert bool(removals.flips[row, place]) == bool(shortened.argmax() != whole.argmax())
-        assert removals.distance[row, len(text) :].isnan().all()
-    assert removals.distance.nan_to_num().max() > 1e-3
+            assert bool(removals.flips[row, place]) == bool(flips)
+        beyond_text = removals.distance[row, len(text) :]
+        assert beyond_text.isnan().all()
 
 
 def test_without_context_and_under_even_weights_a_deletion_is_a_mean_over_the_other_words():
     classifier = without_attention()
     batch = with_sentences(EVEN_LENGTHS)
     outputs, readout = toy_readout(classifier, batch)
-    words, _ = classifier.decoder.position_logits(
-        classifier.encoder.states(classifier.inputs(batch), batch)[0], None, None
-    )
-    distance = leave_one_out(classifier, batch, outputs).distance[0]
+    states, *_ = classifier.encoder.states(classifier.inputs(batch), batch)
+    word_logits, _ = classifier.decoder.position_logits(states, None, None)
+    original = readout.prediction()[0]
+    distances = leave_one_out(classifier, batch, outputs).distance[0]
     for place in range(len(EVEN_LENGTHS[0])):
-        others = batch.content[0] & (batch.sentence[0] != place)
-        expected = words[0, others].mean(0).softmax(-1)
-        assert_close(distance[place], (expected - readout.prediction()[0]).abs().sum() / 2)
-
-
-def test_where_all_words_are_the_same_no_deletion_does_anything_and_gradients_are_lengths():
-    classifier = without_attention()
-    batch = with_sentences(EVEN_LENGTHS)
-    batch = replace(batch, ids=torch.where(batch.content, 7, batch.ids))
-    outputs, _ = toy_readout(classifier, batch)
-    distance = leave_one_out(classifier, batch, outputs).distance[0]
-    assert_close(distance, torch.zeros_like(distance), atol=1e-12, rtol=0)
-    scores = gradients(classifier, batch).embedding[0]
-    assert_close(scores / scores.sum(), torch.tensor([0.2, 0.3, 0.1, 0.4], dtype=torch.float64))
+        rest = batch.content[0] & (batch.sentence[0] != place)
+        shortened = word_logits[0, rest].mean(0).softmax(-1)
+        distance = (shortened - original).abs().sum() / 2
+        assert_close(distances[place], distance)
 
 
 def test_equal_neighbours_have_one_number():
@@ -110,6 +102,45 @@ def test_equal_neighbours_have_one_number():
     assert distance[0] != distance[2]
 
 
+@pytest.fixture
+def same_words():
+    """A text of four sentences of one word, repeated, and a model without attention and context."""
+    batch = with_sentences(EVEN_LENGTHS)
+    ids = torch.where(batch.content, 7, batch.ids)
+    return without_attention(), replace(batch, ids=ids)
+
+
+def test_where_all_words_are_the_same_no_deletion_does_anything(same_words):
+    classifier, batch = same_words
+    outputs, _ = toy_readout(classifier, batch)
+    distance = leave_one_out(classifier, batch, outputs).distance[0]
+    assert_close(distance, torch.zeros_like(distance), atol=1e-12, rtol=0)
+
+
+def test_where_all_words_are_the_same_gradients_are_lengths(same_words):
+    scores = gradients(*same_words).embedding[0]
+    shares = scores / scores.sum()
+    assert_close(shares, torch.tensor([0.2, 0.3, 0.1, 0.4], dtype=torch.float64))
+
+
+def slope_of_sentence(classifier, batch, attention, row, place):
+    """By how much the prediction moves, summed over the classes, where a factor on the words of
+    this sentence grows from 1: by central differences."""
+    step = 1e-6
+    vectors = classifier.inputs(batch).detach()
+    in_sentence = batch.sentence[row] == place
+
+    def prediction(factor):
+        scaled = vectors.clone()
+        scaled[row, in_sentence] *= factor
+        with torch.no_grad():
+            logits = classifier.outputs_from(batch, scaled, attention).logits
+        return probabilities(logits, classifier.task)[row]
+
+    change = prediction(1 + step) - prediction(1 - step)
+    return (change / (2 * step)).abs().sum()
+
+
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("held", [True, False])
 def test_gradients_are_finite_differences_of_a_factor_on_the_words_of_a_sentence(encoder, held):
@@ -118,21 +149,12 @@ def test_gradients_are_finite_differences_of_a_factor_on_the_words_of_a_sentence
     outputs, _ = toy_readout(classifier, batch)
     kinds = gradients(classifier, batch)
     scores = kinds.embedding if held else kinds.embedding_through_attention
-    attention = outputs.attention if held else None
-    vectors = classifier.inputs(batch).detach()
-    small = 1e-6
     assert scores.shape == outputs.content.shape
-    for row, place in ((0, 0), (0, 2), (1, 0), (2, 2), (3, 0)):
-        sides = []
-        for sign in (1, -1):
-            scaled = vectors.clone()
-            scaled[row, batch.sentence[row] == place] *= 1 + sign * small
-            with torch.no_grad():
-                logits = classifier.outputs_from(batch, scaled, attention).logits
-            sides.append(probabilities(logits, classifier.task)[row])
-        expected = ((sides[0] - sides[1]) / (2 * small)).abs().sum()
-        assert_close(scores[row, place], expected, atol=1e-9, rtol=1e-5)
     assert (scores[~outputs.content] == 0).all()
+    attention = outputs.attention if held else None
+    for row, place in ((0, 0), (0, 2), (1, 0), (2, 2), (3, 0)):
+        slope = slope_of_sentence(classifier, batch, attention, row, place)
+        assert_close(scores[row, place], slope, atol=1e-9, rtol=1e-5)
 
 
 def test_words_that_cancel_within_a_sentence_give_it_no_gradient():

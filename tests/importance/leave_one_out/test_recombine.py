@@ -30,17 +30,19 @@ class Squared(AdditiveAttention):
 @pytest.mark.parametrize("attention", ["additive", "dot", UniformAttention, Squared])
 def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question):
     classifier, _, outputs = subject(attention=attention, question=question)
-    layer, score = factored_score(classifier.attention, outputs.hidden)
     states = outputs.hidden.flatten(0, 1)
     query = None
     if outputs.query is not None:
         query = outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
-    scores = score(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
+    layer, score = factored_score(classifier.attention, outputs.hidden)
+    projected_states = torch.nn.functional.linear(states, *layer)
+    scores = score(projected_states, query).view(outputs.scores.shape)
     expected = classifier.attention(outputs.hidden, outputs.query)
     torch.testing.assert_close(scores, expected, atol=1e-12, rtol=0)
     # an affine layer of its own is narrower than the state
-    factored = attention == "additive" or (attention == "dot" and not question)
-    assert (len(layer.bias) < states.shape[1]) == factored
+    is_factored = attention == "additive" or (attention == "dot" and not question)
+    is_narrower = len(layer.bias) < states.shape[1]
+    assert is_narrower == is_factored
 
 
 def means_under(scores, values):
@@ -49,24 +51,26 @@ def means_under(scores, values):
     return torch.einsum("tp,tpv->tv", weights, values)
 
 
+@pytest.mark.parametrize("cut", [0, 4, 9])
 @pytest.mark.parametrize("limit", [1, 7, 10**6])
-def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limit, monkeypatch):
+def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(
+    limit, cut, monkeypatch
+):
     monkeypatch.setattr(SoftmaxAccumulator, "LIMIT", limit)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(cut)
     # exp of the largest overflows
     scores = torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
-    expected = means_under(scores, values)
-    for cut in (0, 4, 9):
-        part = SoftmaxAccumulator.empty(3, 2, scores.device)
-        positions = cut + torch.randperm(9 - cut, generator=generator)
-        for position in positions.tolist():
-            text = torch.randperm(3, generator=generator)
-            part.add(text, scores[text, position], values[text, position])
-        no_weight = torch.tensor([-torch.inf]).double()
-        part.add(torch.tensor([1]), no_weight, torch.ones(1, 2).double())
 
-        first_scores = scores[:, :cut]
-        first_means = means_under(first_scores, values[:, :cut])
-        merged = part.means(first_scores.logsumexp(-1), first_means)
-        torch.testing.assert_close(merged, expected)
+    last_part = SoftmaxAccumulator.empty(3, 2, scores.device)
+    positions = cut + torch.randperm(9 - cut, generator=generator)
+    for position in positions.tolist():
+        text = torch.randperm(3, generator=generator)
+        last_part.add(text, scores[text, position], values[text, position])
+    no_weight = torch.tensor([-torch.inf]).double()
+    last_part.add(torch.tensor([1]), no_weight, torch.ones(1, 2).double())
+
+    first_scores = scores[:, :cut]
+    first_means = means_under(first_scores, values[:, :cut])
+    merged = last_part.means(first_scores.logsumexp(-1), first_means)
+    torch.testing.assert_close(merged, means_under(scores, values))

@@ -15,6 +15,10 @@ PAIRS = [
 """Every encoder with every question and with every attention, and those two with each other."""
 
 
+def equal(distance, expected, near):
+    torch.testing.assert_close(distance, expected, atol=near, rtol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize(("encoder", "attention", "question"), PAIRS)
 def test_every_way_equals_each_shortened_text_alone(encoder, attention, question):
     classifier, batch, outputs = subject(encoder, attention, question=question, padding=2)
@@ -25,35 +29,37 @@ def test_every_way_equals_each_shortened_text_alone(encoder, attention, question
         outputs = classifier(batch)
     quick = leave_one_out(classifier, batch, outputs, tolerance=0.0)
     slow = leave_one_out(classifier, batch, outputs, shortcut=False)
-    original = outputs.logits.detach().softmax(-1)
+    assert quick.reencoded == (encoder in REENCODED)
+    assert slow.reencoded
+
     expected = each_alone(classifier, batch, outputs)
-    for removals in (quick, slow):
-        torch.testing.assert_close(removals.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert expected.nan_to_num().max() > 1e-3
+    equal(quick.distance, expected, 1e-10)
+    equal(slow.distance, expected, 1e-10)
+
+    decision = outputs.logits.argmax(-1)
     for row, position in expected.isfinite().nonzero().tolist():
         shortened = one_by_one(classifier, batch, row, position)[0]
-        flips = shortened.argmax() != original[row].argmax()
-        assert quick.flips[row, position] == slow.flips[row, position] == flips
-    assert (quick.reencoded, slow.reencoded) == (encoder in REENCODED, True)
-    assert quick.distance.nan_to_num().max() > 1e-3
+        flips = shortened.argmax() != decision[row]
+        assert quick.flips[row, position] == flips
+        assert slow.flips[row, position] == flips
+
+    is_removable = batch.content.clone()
+    is_removable[1] = False  # the only word of the second text
     for removals in (quick, slow):
-        assert removals.distance[~batch.content].isnan().all()
-        # the only word of the second text
-        assert removals.distance[1].isnan().all()
+        assert removals.distance.isfinite().equal(is_removable)
         assert removals.flips[1].isnan().all()
-        longer = [0, 2, 3, 4]
-        removable = batch.content[longer]
-        assert not removals.distance[longer][removable].isnan().any()
 
 
 def test_multi_label_tasks_take_the_mean_over_the_labels():
     classifier, batch, outputs = subject(classes=3, task=Task.MULTI_LABEL)
     removals = leave_one_out(classifier, batch, outputs)
-    single_prediction = one_by_one(classifier, batch, 2, 4)[0]
     original = outputs.logits[2].sigmoid()
-    torch.testing.assert_close(
-        removals.distance[2, 4], (single_prediction - original).abs().mean(), atol=1e-6, rtol=0
-    )
-    assert removals.flips[2, 4] == ((single_prediction > 0.5) != (original > 0.5)).any()
+    shortened = one_by_one(classifier, batch, 2, 4)[0]
+    distance = (shortened - original).abs().mean()
+    torch.testing.assert_close(removals.distance[2, 4], distance, atol=1e-6, rtol=0)
+    label_flips = (shortened > 0.5) != (original > 0.5)
+    assert removals.flips[2, 4] == label_flips.any()
 
 
 def test_agrees_with_the_published_loop():
@@ -63,26 +69,50 @@ def test_agrees_with_the_published_loop():
     torch.testing.assert_close(distance[batch.content], expected[batch.content], atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize(("tolerance", "digits"), [(1e-7, 1e-10), (1e-6, 1e-6)])
+MIXED_LENGTHS = [30, 3, 17, 5]
+
+
+PRECISIONS = pytest.mark.parametrize(
+    ("tolerance", "near"),
+    [
+        pytest.param(1e-7, 1e-10, id="float64"),
+        pytest.param(1e-6, 1e-6, id="float32"),
+    ],
+)
+
+
+@PRECISIONS
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_batch_padding_and_chunks_change_no_number(encoder, tolerance, digits):
-    classifier, batch, outputs = subject(encoder, lengths=[30, 3, 17, 5])
+def test_padding_changes_no_number(encoder, tolerance, near):
+    classifier, batch, outputs = subject(encoder, lengths=MIXED_LENGTHS)
+    expected = leave_one_out(classifier, batch, outputs, tolerance=tolerance).distance
+    _, padded, padded_outputs = subject(encoder, lengths=MIXED_LENGTHS, padding=4)
+    removals = leave_one_out(classifier, padded, padded_outputs, tolerance=tolerance)
+    equal(removals.distance[:, :32], expected, near)
 
-    def measured(batch, outputs, **settings):
-        return leave_one_out(classifier, batch, outputs, tolerance=tolerance, **settings).distance
 
-    def equal(distance, expected, atol=digits):
-        torch.testing.assert_close(distance, expected, atol=atol, rtol=0, equal_nan=True)
+@PRECISIONS
+@pytest.mark.parametrize("shortcut", [True, False])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_chunks_change_no_number(encoder, shortcut, tolerance, near):
+    classifier, batch, outputs = subject(encoder, lengths=MIXED_LENGTHS)
+    expected = leave_one_out(classifier, batch, outputs, tolerance=tolerance).distance
+    removals = leave_one_out(
+        classifier, batch, outputs, tolerance=tolerance, chunk=7, shortcut=shortcut
+    )
+    equal(removals.distance, expected, max(near, 1e-7))
 
-    expected = measured(batch, outputs)
-    _, padded, wide = subject(encoder, lengths=[30, 3, 17, 5], padding=4)
-    equal(measured(padded, wide)[:, :32], expected)
-    for shortcut in (True, False):
-        equal(measured(batch, outputs, chunk=7, shortcut=shortcut), expected, max(digits, 1e-7))
+
+@PRECISIONS
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_text_alone_has_the_numbers_that_it_has_in_its_batch(encoder, tolerance, near):
+    classifier, batch, outputs = subject(encoder, lengths=MIXED_LENGTHS)
+    expected = leave_one_out(classifier, batch, outputs, tolerance=tolerance).distance
     for row in range(4):
-        single = rows_of(batch, [row])
-        distance = measured(single, classifier(single))[0]
-        equal(distance, expected[row, : len(distance)])
+        text = rows_of(batch, [row])
+        removals = leave_one_out(classifier, text, classifier(text), tolerance=tolerance)
+        [distance] = removals.distance
+        equal(distance, expected[row, : len(distance)], near)
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -92,11 +122,10 @@ def test_states_in_float32_agree_with_all_in_float64(encoder, attention, questio
     classifier, batch, outputs = subject(encoder, attention, question=question, lengths=[80, 30, 3])
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
     distance = leave_one_out(classifier, batch, outputs).distance
-    torch.testing.assert_close(distance, exact, atol=2e-6, rtol=0, equal_nan=True)
+    equal(distance, exact, 2e-6)
     # else nothing was computed in float32, and this tested nothing
-    assert torch.equal(distance.nan_to_num(), exact.nan_to_num()) == (
-        encoder in {"average", "none", *REENCODED}
-    )
+    is_computed_alike = torch.equal(distance.nan_to_num(), exact.nan_to_num())
+    assert is_computed_alike == (encoder in {"average", "none", *REENCODED})
 
 
 def test_float32_products_that_may_be_rounded_are_not_used():
@@ -111,8 +140,9 @@ def test_float32_products_that_may_be_rounded_are_not_used():
     torch.testing.assert_close(distance, exact, atol=1e-12, rtol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("shortcut", [True, False])
-def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
+@pytest.fixture
+def repetitive():
+    """A classifier and three texts: runs of equal words, and one that begins with a marker's id."""
     classifier, batch, _ = subject(lengths=[12, 5, 9])
     first, second, third = batch.ids
     first[3:7] = 9
@@ -120,19 +150,18 @@ def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     third[8:10] = 7
     # a marker's number in the text: the marker stays when the word goes
     second[1] = second[0]
-    outputs = classifier(batch)
-    removals = leave_one_out(classifier, batch, outputs, shortcut=shortcut)
+    return classifier, batch, classifier(batch)
+
+
+@pytest.mark.parametrize("shortcut", [True, False])
+def test_equal_neighbours_are_tied_to_the_last_digit(repetitive, shortcut):
+    removals = leave_one_out(*repetitive, shortcut=shortcut)
     for values in removals.distance, removals.flips:
         assert values[0, 3:7].unique().numel() == 1
         assert values[0, 8] == values[0, 9]
         assert values[2, 8] == values[2, 9]
         assert values[1, 0].isnan()
-    distance = removals.distance[0]
-    assert distance[7] != distance[6]
-    original = outputs.logits[0].softmax(-1)
-    shortened = one_by_one(classifier, batch, 0, 4)[0]
-    expected = (shortened - original).abs().sum() / 2
-    torch.testing.assert_close(distance[4], expected, atol=1e-6, rtol=0)
+    assert removals.distance[0, 7] != removals.distance[0, 6]
 
 
 def test_scores_beyond_what_exp_can_hold():
@@ -147,17 +176,32 @@ def test_scores_beyond_what_exp_can_hold():
     assert not quick[batch.content].isnan().any()
 
 
+@pytest.mark.parametrize("shortcut", [True, False])
+def test_one_of_equal_neighbours_has_the_distance_of_the_shortened_text(repetitive, shortcut):
+    classifier, batch, outputs = repetitive
+    removals = leave_one_out(classifier, batch, outputs, shortcut=shortcut)
+    original = outputs.logits[0].softmax(-1)
+    shortened = one_by_one(classifier, batch, 0, 4)[0]
+    expected = (shortened - original).abs().sum() / 2
+    torch.testing.assert_close(removals.distance[0, 4], expected, atol=1e-6, rtol=0)
+
+
 def test_a_shortened_text_keeps_its_markers_and_loses_one_column_of_everything_over_its_tokens():
     batch = toy_batch([6, 4, 1], padding=3)
     batch.sentence = torch.where(batch.content, 0, -1)
     batch.rationale = batch.content.clone()
     batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
-    example = torch.tensor([0, 1, 0])
-    removed = torch.tensor([2, 1, 5])
-    text = batch.without(example, removed)
-    for row, (whole, place) in enumerate(zip(example.tolist(), removed.tolist(), strict=True)):
-        for name in ("ids", "mask", "content", "rationale", "sentence"):
-            values = getattr(batch, name)[whole].tolist()
-            assert getattr(text, name)[row].tolist() == values[:place] + values[place + 1 :]
-    assert text.teacher_attention is None  # a teacher never saw the shortened text
-    assert text.example_id.tolist() == [100, 101, 100]
+    texts = [0, 1, 0]
+    places = [2, 1, 5]
+
+    shortened = batch.without(torch.tensor(texts), torch.tensor(places))
+
+    for name in ("ids", "mask", "content", "rationale", "sentence"):
+        column = getattr(batch, name)
+        shorter_column = getattr(shortened, name)
+        for row, (text, place) in enumerate(zip(texts, places, strict=True)):
+            expected = column[text].tolist()
+            del expected[place]
+            assert shorter_column[row].tolist() == expected
+    assert shortened.teacher_attention is None  # a teacher never saw the shortened text
+    assert shortened.example_id.tolist() == [100, 101, 100]
