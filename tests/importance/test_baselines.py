@@ -13,52 +13,69 @@ from tests.importance.trained import batch_of, small_data, subject_on
 
 def test_position_the_first_word_first():
     subject = subject_of(padding=2)
+    scores = subject.scores("position")
     for row, length in enumerate(LENGTHS):
-        scores = subject.scores("position")[row][subject.outputs.content[row]]
-        assert scores.tolist() == [1 / (place + 1) for place in range(length)]
+        content = subject.outputs.content[row]
+        expected = [1 / number for number in range(1, length + 1)]
+        assert scores[row, content].tolist() == expected
 
 
 def test_random_belongs_to_the_seed_and_the_example():
-    scores = subject_of().scores("random")
-    content = subject_of().outputs.content
-    torch.testing.assert_close(
-        subject_of(padding=3).scores("random")[:, : content.shape[1]], scores, rtol=0, atol=0
-    )
-    assert not torch.equal(subject_of(seed=1).scores("random"), scores)
-    assert ((scores[content] > 0) & (scores[content] < 1)).all()
+    subject = subject_of()
+    scores = subject.scores("random")
+    padded_scores = subject_of(padding=3).scores("random")
+    assert torch.equal(padded_scores[:, : scores.shape[1]], scores)
+    scores_of_another_seed = subject_of(seed=1).scores("random")
+    assert not torch.equal(scores_of_another_seed, scores)
+    word_scores = scores[subject.outputs.content]
+    assert (word_scores > 0).all()
+    assert (word_scores < 1).all()
 
 
 def test_contribution_equals_the_decoder_at_each_state():
     subject = subject_of(classes=4)
+    outputs = subject.outputs
     scores = subject.scores("contribution").detach()
-    logits = subject.outputs.logits
-    decoder = subject.classifier.decoder
     for row, length in enumerate(LENGTHS):
-        decision, rival = logits[row].argsort(descending=True)[:2].tolist()
+        decision, rival = outputs.logits[row].argsort(descending=True)[:2].tolist()
         for t in range(1, length + 1):
-            z = decoder(subject.outputs.hidden[row, t])
-            expected = float(subject.outputs.attention[row, t] * (z[decision] - z[rival]).detach())
+            position_logits = subject.classifier.decoder(outputs.hidden[row, t])
+            lead = position_logits[decision] - position_logits[rival]
+            expected = (outputs.attention[row, t] * lead).item()
             assert float(scores[row, t]) == pytest.approx(expected)
+
+
+def test_contribution_is_undefined_where_the_decoder_is_not_linear():
     nonlinear = subject_of(question=True)
     assert not nonlinear.importance("contribution").is_defined(nonlinear)
 
 
-def test_idf_counts_the_training_texts():
-    data = small_data()
+@pytest.fixture
+def data():
+    return small_data()
+
+
+def training_texts(data):
+    """The distinct vocabulary ids of each training text."""
+    train = data.splits["train"]
+    return [set(train.vocabulary_id[train.words[row]].tolist()) for row in range(len(train))]
+
+
+def test_idf_counts_the_training_texts(data):
+    """ln((1 + N) / (1 + n)) + 1, of n of N training texts that hold the word."""
     importance = Idf()
     importance.prepare(data, "test")
-    train = data.splits["train"]
     batch = batch_of(data)
-    texts = []
-    for row in range(len(train)):
-        ids = train.vocabulary_id[train.words[row]]
-        texts.append({data.vocabulary.words[number] for number in ids})
-    scores = importance.scores(subject_on(batch, torch.zeros(len(batch), dtype=torch.long)))
-    for row, place in batch.content.nonzero()[:200].tolist():
-        word = data.vocabulary.words[batch.ids[row, place]]
-        holds = sum(word in text for text in texts)
-        assert scores[row, place].item() == pytest.approx(log((1 + len(texts)) / (1 + holds)) + 1)
+    predicted = torch.zeros(len(batch), dtype=torch.long)
+    scores = importance.scores(subject_on(batch, predicted))
     assert torch.isfinite(scores).all()
+
+    texts = training_texts(data)
+    for row, place in batch.content.nonzero()[:200].tolist():
+        word = int(batch.ids[row, place])
+        holding = sum(word in text for text in texts)
+        expected = log((1 + len(texts)) / (1 + holding)) + 1
+        assert scores[row, place].item() == pytest.approx(expected)
 
 
 def test_idf_new_texts_are_refused():
@@ -68,19 +85,22 @@ def test_idf_new_texts_are_refused():
         Idf().prepare_texts(["a text"], [["a", "text"]])
 
 
-def test_log_odds_the_log_of_the_odds_ratio_of_the_two_by_two_table():
-    data = small_data()
+def test_log_odds_the_log_of_the_odds_ratio_of_the_two_by_two_table(data):
+    """Texts of the predicted class or of another, that hold the word or do not; ½ in each cell."""
     importance = LogOdds()
     importance.prepare(data, "test")
-    train = data.splits["train"]
     batch = batch_of(data)
     predicted = torch.arange(len(batch)) % 2
     scores = importance.scores(subject_on(batch, predicted))
-    holds = [set(train.vocabulary_id[train.words[row]].tolist()) for row in range(len(train))]
+
+    texts = training_texts(data)
+    labels = data.splits["train"].labels.tolist()
     for row, place in batch.content.nonzero()[:200].tolist():
         word = int(batch.ids[row, place])
-        table = np.full((2, 2), 0.5)
-        for text, label in zip(holds, train.labels.tolist(), strict=True):
-            table[int(label != predicted[row]), int(word not in text)] += 1
-        ratio = contingency.odds_ratio(np.rint(table * 2).astype(int), kind="sample").statistic
-        assert scores[row, place].item() == pytest.approx(np.log(ratio))
+        doubled_counts = np.ones((2, 2), dtype=int)
+        for text, label in zip(texts, labels, strict=True):
+            is_another_class = int(label != predicted[row])
+            is_without_word = int(word not in text)
+            doubled_counts[is_another_class, is_without_word] += 2
+        ratio = contingency.odds_ratio(doubled_counts, kind="sample").statistic
+        assert scores[row, place].item() == pytest.approx(log(ratio))
