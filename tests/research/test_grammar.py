@@ -192,37 +192,46 @@ WITH_CLASSES = [
 """Kinds whose deciding words each name a class."""
 
 
-@pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.kind in WITH_CLASSES], ids=lambda rule: rule.name
-)
+def rules_of_kind(*kinds):
+    """Every rule of one of these kinds, as cases of a test."""
+    rules = [rule for rule in RULES if rule.kind in kinds]
+    return pytest.mark.parametrize("rule", rules, ids=lambda rule: rule.name)
+
+
+@rules_of_kind(*WITH_CLASSES)
 def test_deciding_words_of_another_class_change_the_label(rule):
     for row in rows_of(rule):
         words = exchanged(row, "rationale", of_another_class)
         assert label_of(words, rule) == (1 if row["label"] == 0 else 0)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        rule
-        for rule in RULES
-        if rule.kind in ("parity", "order", "exclusive_or", "halves", "concession")
-    ],
-    ids=lambda rule: rule.name,
-)
-def test_every_one_of_several_words_that_decide_together_is_needed(rule):
+def texts_with_one_changed(row, change):
+    """The words of a row with one of its deciding words changed, for each of them."""
+    words = row["text"].split()
+    for place in np.flatnonzero(row["rationale"]):
+        yield [*words[:place], change(words[place]), *words[place + 1 :]]
+
+
+@rules_of_kind("parity", "concession")
+def test_without_one_of_several_words_that_decide_together_the_label_is_another(rule):
     for row in rows_of(rule):
-        words = row["text"].split()
-        for place in np.flatnonzero(row["rationale"]):
-            without = [*words[:place], "w99", *words[place + 1 :]]
-            flipped = [*words[:place], of_another_class(words[place]), *words[place + 1 :]]
-            if rule.kind == "order":
-                assert sum(row["rationale"]) == rule.cues
-            elif rule.kind in ("exclusive_or", "halves"):
-                assert label_of(flipped, rule) != row["label"]
-            elif rule.kind == "parity" or sum(row["rationale"]) > 1:
-                # a text with fewer weak cues is the strong one's
-                assert label_of(without, rule) == 1 - row["label"]
+        if rule.kind == "concession" and sum(row["rationale"]) == 1:
+            continue  # a text with fewer weak cues is the strong one's
+        for words in texts_with_one_changed(row, lambda word: "w99"):
+            assert label_of(words, rule) == 1 - row["label"]
+
+
+@rules_of_kind("exclusive_or", "halves")
+def test_one_of_several_words_that_decide_together_changes_the_label(rule):
+    for row in rows_of(rule):
+        for words in texts_with_one_changed(row, of_another_class):
+            assert label_of(words, rule) != row["label"]
+
+
+@rules_of_kind("order")
+def test_all_words_of_an_order_decide_together(rule):
+    for row in rows_of(rule):
+        assert sum(row["rationale"]) == rule.cues
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
@@ -293,19 +302,33 @@ def test_a_region_holds_the_reason_and_no_word_of_it(rule):
         assert any(row["region"]) == has_region
 
 
-def test_the_surroundings_of_a_text_say_nothing():
-    texts = {
-        name: [row["text"].split() for row in rows_of(RuleSpec("token", surroundings=name), 200)]
-        for name in ("ends", "template", "common")
-    }
-    assert {(words[0], words[-1]) for words in texts["ends"]} == {("[start]", "[end]")}
-    assert {tuple(words[:3]) for words in texts["template"]} == {("this", "text", "says")}
-    assert min(words.count("the") for words in texts["common"]) >= 2
+def surrounded(surroundings):
+    """The words of each text of a rule with these surroundings."""
+    rule = RuleSpec("token", surroundings=surroundings)
+    return [row["text"].split() for row in rows_of(rule, 200)]
+
+
+def test_every_text_has_the_same_ends():
+    ends = {(words[0], words[-1]) for words in surrounded("ends")}
+    assert ends == {("[start]", "[end]")}
+
+
+def test_every_text_begins_with_the_same_template():
+    beginnings = {tuple(words[:3]) for words in surrounded("template")}
+    assert beginnings == {("this", "text", "says")}
+
+
+def test_every_text_has_common_words():
+    for words in surrounded("common"):
+        assert words.count("the") >= 2
+
+
+def test_the_length_of_a_text_says_its_class_in_two_of_three_texts():
     rows = rows_of(RuleSpec("token", surroundings="lengths"), 1000)
     is_long = np.array([len(row["text"].split()) > 11 for row in rows])
-    is_last = np.array([row["label"] == 1 for row in rows])
-    assert is_long[is_last].mean() == pytest.approx(2 / 3, abs=0.06)
-    assert is_long[~is_last].mean() == pytest.approx(1 / 3, abs=0.06)
+    is_last_class = np.array([row["label"] == 1 for row in rows])
+    assert is_long[is_last_class].mean() == pytest.approx(2 / 3, abs=0.06)
+    assert is_long[~is_last_class].mean() == pytest.approx(1 / 3, abs=0.06)
 
 
 def test_only_training_labels_are_noisy_and_words_have_so_many_synonyms():
