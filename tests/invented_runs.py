@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attnprobe.plots import style
+from attnprobe.plots.style import rendered
 from attnprobe.report.page import build
 from attnprobe.results.files import write_table
 from attnprobe.results.table import Rows
@@ -41,6 +43,16 @@ def make_run(tmp_path):
 def no_pictures(monkeypatch):
     """Drawing takes most of a page's time, and many tests ask nothing of the figures."""
     monkeypatch.setattr(build, "pictures", lambda *arguments, **options: [])
+
+
+@pytest.fixture
+def no_pdf(monkeypatch):
+    """A figure's PDF is the same drawing as its PNG, and takes longer to write."""
+
+    def rendered_but_pdf(figure, kind):
+        return b"%PDF-" if kind == "pdf" else rendered(figure, kind)
+
+    monkeypatch.setattr(style, "rendered", rendered_but_pdf)
 
 
 def invented_run(

@@ -1,3 +1,3 @@
-from tests.invented_runs import make_run, no_pictures
+from tests.invented_runs import make_run, no_pdf, no_pictures
 
-__all__ = ["make_run", "no_pictures"]
+__all__ = ["make_run", "no_pdf", "no_pictures"]

@@ -109,18 +109,29 @@ NAMES = [
     "arts",
     "cooking",
 ]
-FEW = [
-    (1, 2),
-    pytest.param(2, 10, marks=pytest.mark.whole),
-    pytest.param(7, 6, marks=pytest.mark.whole),
-]
-"""The smallest layout, the most classes, and rows of panels; all others up to 7 runs and 10
-classes: `pytest -m slow`."""
-ALL = [
-    pair
-    for pair in itertools.product(range(1, 8), range(2, 11))
-    if pair not in ((1, 2), (2, 10), (7, 6))
-]
+SMALLEST = (1, 2)
+MOST_CLASSES = (2, 10)
+ROWS_OF_PANELS = (7, 6)
+IN_ROWS = ("correlation_densities", "erasure_boxes", "permutation")
+"""Figures with a panel for each run that are drawn with rows of them by default; all others up to 7
+runs and 10 classes: `pytest -m slow`."""
+
+
+def cases():
+    """Every figure of every number of runs and classes."""
+    for drawing in DRAWINGS:
+        for pair in itertools.product(range(1, 8), range(2, 11)):
+            if drawing is OF_SITES:
+                continue
+            marks = [pytest.mark.slow]
+            if pair == SMALLEST:
+                marks = []
+            elif pair == MOST_CLASSES or (pair == ROWS_OF_PANELS and drawing.name in IN_ROWS):
+                marks = [pytest.mark.whole]
+            name = f"{drawing.name}-{pair[0]}-{pair[1]}"
+            yield pytest.param(drawing, *pair, marks=marks, id=name)
+
+
 SLACK = 1.5
 """Pixels, at 100 to the inch: half a line's width."""
 MARKER = 5.0
@@ -330,14 +341,7 @@ def axes_faults(figure: Figure, axes: Axes) -> Iterator[str]:
             yield f"{artist} of {title!r}: {box.extents.round()} of {frame.extents.round()}"
 
 
-@pytest.mark.parametrize(
-    "drawing",
-    [candidate for candidate in DRAWINGS if candidate is not OF_SITES],
-    ids=lambda drawing: drawing.name,
-)
-@pytest.mark.parametrize(
-    ("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)]
-)
+@pytest.mark.parametrize(("drawing", "runs", "classes"), [*cases()])
 def test_nothing_is_cut_off(drawing: Drawing, runs, classes):
     figure = draw(drawing, invented(runs, classes))
     assert problems(figure) == []

@@ -49,6 +49,7 @@ def test_every_figure_is_a_pdf_and_a_png_of_the_same_bytes_twice_and_leaves_no_s
     assert b"CreationDate" not in pdf
 
 
+@pytest.mark.usefixtures("no_pdf")
 def test_draws_what_the_tables_allow_and_no_words_when_told_so(make_run, tmp_path):
     run = make_run(probes=("performance", "permutation"))
     assert {path.stem for path in draw.draw_figures(run, tmp_path / "f")} == {"permutation"}
@@ -60,6 +61,7 @@ def test_draws_what_the_tables_allow_and_no_words_when_told_so(make_run, tmp_pat
     assert "adversarial_jsd" in stems
 
 
+@pytest.mark.usefixtures("no_pdf")
 @pytest.mark.parametrize(
     "shape",
     [
@@ -74,6 +76,7 @@ def test_odd_shapes_are_drawn_without_a_warning(make_run, tmp_path, shape):
     assert len(draw.draw_figures(make_run(**shape), tmp_path / "f")) == 8
 
 
+@pytest.mark.usefixtures("no_pdf")
 def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_path):
     runs = [make_run("sst 0"), make_run("sst-1", seed=1), make_run("imdb", data="imdb")]
     stems = {path.stem for path in draw.draw_figures(runs, tmp_path / "f")}
@@ -158,6 +161,7 @@ def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
     assert drawable("映x", ["DejaVu Sans"]) == "□x"
 
 
+@pytest.mark.usefixtures("no_pdf")
 def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
     figures = {}
     monkeypatch.setattr(
@@ -236,6 +240,7 @@ def test_a_run_that_has_drawn_its_figures_is_not_drawn_again(make_run, tmp_path)
         read()
 
 
+@pytest.mark.usefixtures("no_pdf")
 def test_a_probe_whose_figures_the_run_did_not_draw_is_drawn_beside_its_own(make_run, tmp_path):
     """Its figures were switched off when that probe was added."""
     run = make_run(count=12, probes=("performance", "permutation", "adversarial"))
