@@ -237,6 +237,7 @@ def test_the_docs_are_of_the_shipped_rates():
     assert part.strip() == as_markdown(pd.read_csv(RATES)).strip()
 
 
+@pytest.mark.slow
 def test_every_way_tells_the_truth_from_a_wrong_attention(bench):
     (model,) = bench.models()
     rows = pd.DataFrame(rows_of_model(Case.of(bench, model)))
