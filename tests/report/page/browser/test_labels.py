@@ -32,7 +32,10 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(directory, tmp_path_factory):
-    return write_report([directory], tmp_path_factory.mktemp("page") / "labels.html")
+    """The page about the run, without its figures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnprobe.report.page.build.pictures", lambda *arguments, **settings: [])
+        return write_report([directory], tmp_path_factory.mktemp("page") / "labels.html")
 
 
 def buttons(driver):
