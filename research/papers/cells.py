@@ -33,6 +33,8 @@ PAPERS_LOSS = "balanced_positive"
 UNTOLD_SPREAD = 2
 """Seeds with which an interval is so wide that it holds nearly any number: Student's quantile of
 one degree of freedom is 12.7, of two 4.3."""
+ROUNDING = 0.0005
+"""How far a published number, which has three decimals at most, may be from the true one."""
 RANDOM = "random vectors"
 ALL_TEXTS = "all texts"
 
@@ -152,8 +154,8 @@ class Measured:
         return self.has_interval and self.seeds != UNTOLD_SPREAD
 
     def holds(self, value: float) -> bool:
-        """Whether a value is in the interval."""
-        return self.number.low <= value <= self.number.high
+        """Whether a published value, which is rounded, may be in the interval."""
+        return self.number.low - ROUNDING <= value <= self.number.high + ROUNDING
 
     def __str__(self) -> str:
         value, low, high = self.number

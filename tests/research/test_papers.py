@@ -242,6 +242,13 @@ def test_models_are_in_the_published_order_where_the_larger_is_the_larger():
     assert page.same_order(pairs) == (2, 3)
 
 
+def test_an_interval_holds_what_a_published_value_may_have_been_before_it_was_rounded():
+    measured = Measured(PLAIN, 1, Interval(0.9996, 0.9960, 0.9996))
+    assert measured.holds(1.0)
+    assert measured.holds(0.9956)
+    assert not measured.holds(0.9954)
+
+
 def seen_in(seeds, distance, samples=400):
     """Shares of the cells with a published number so far from the truth that are inside, and out.
 
