@@ -78,6 +78,8 @@ OUTPUT_METRICS = ("output_excess", "output_room", "output_strength")
 EVERY_OUTPUT = tuple(f"{name}_class_*" for name in OUTPUT_METRICS)
 RELIABILITY_METRICS = ("swap_reliability", "swap_strength")
 PASSES_METRIC = "swap_passes"
+ROUNDED_METRIC = "swap_in_bfloat16"
+"""Stored where the passes multiplied matrices in bfloat16; those of the track record did not."""
 
 # The numbers.
 
@@ -527,12 +529,22 @@ def _share(table: pd.DataFrame) -> Evidence | None:
             share, no_no="what single words do is too small, or too varied, for so many passes"
         )
 
-    # the track record is of these numbers of passes: another one has, or lacks, a record of its own
+    return replace(share, record=_unusual_passes(table))
+
+
+def _unusual_passes(table: pd.DataFrame) -> str:
+    """How the passes differ from those that the track record is of; empty: they do not.
+
+    What was measured in another way has, or lacks, a record of its own.
+    """
+    unusual = []
     passes = set(table["value"][table["metric"] == PASSES_METRIC].dropna())
-    unusual_passes = passes - set(RECORD_PASSES)
-    if not unusual_passes:
-        return share
-    return replace(share, record=f"{min(unusual_passes):.0f} passes")
+    unusual_numbers = passes - set(RECORD_PASSES)
+    if unusual_numbers:
+        unusual.append(f"{min(unusual_numbers):.0f} passes")
+    if (table["metric"] == ROUNDED_METRIC).any():
+        unusual.append("bfloat16")
+    return ", ".join(unusual)
 
 
 def _classes(table: pd.DataFrame) -> list[ShareOfClass]:
@@ -677,7 +689,16 @@ SHARE_CLAIM = Claim(
     speaks="for",
     source=SOURCE,
     statement="The weight is on the words that decide",
-    measure=Measure((*SHARE_METRICS, "swap_reliability", "predicted_class", PASSES_METRIC), _share),
+    measure=Measure(
+        (
+            *SHARE_METRICS,
+            "swap_reliability",
+            "predicted_class",
+            PASSES_METRIC,
+            ROUNDED_METRIC,
+        ),
+        _share,
+    ),
     quantity="share of the weight beyond chance that is on words that move the prediction, 0 to 1; "
     f"below 0 it is less than by chance; up to {LEAST_SHARE:g} is no relevant difference",
     smallest=LEAST_SHARE,

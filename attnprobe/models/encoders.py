@@ -184,9 +184,8 @@ class LSTMEncoder(RecurrentEncoder):
         of the work.
         """
         is_worth_it = scale is not None or self._has_long_inputs
-        is_mixed = torch.is_autocast_enabled(
-            words.device.type
-        )  # our own steps are of one precision
+        # its own steps are of one precision
+        is_mixed = torch.is_autocast_enabled(words.device.type)
         # a subclass may read its texts in another way
         if type(self) is not LSTMEncoder or is_mixed or not is_worth_it:
             return super().states_of_words(words, word_of_token, batch, scale)

@@ -27,6 +27,8 @@ from attnprobe.evidence import deciding_words
 from attnprobe.evidence.deciding_words import (
     LEAST_RELIABILITY,
     LEAST_STRENGTH,
+    PASSES_METRIC,
+    ROUNDED_METRIC,
     SHARE_METRICS,
     Questions,
     ShareOfClass,
@@ -93,7 +95,13 @@ METRICS = (
         "how far a word is one that moves the prediction; 1 from a third of the strongest effect",
         step="position",
     ),
-    Metric("swap_passes", COUNT, "passes that the text took"),
+    Metric(PASSES_METRIC, COUNT, "passes that the text took"),
+    Metric(
+        ROUNDED_METRIC,
+        COUNT,
+        "1: the passes multiplied matrices in bfloat16",
+        only="`products` is bfloat16",
+    ),
     Metric(
         "top_word_effect",
         SHARE,
@@ -163,8 +171,8 @@ class Swaps(RankingProbe):
         most_passes: doubled until effects are reliable, the passes end here.
         texts: texts that are examined at most, evenly over the split; the others have no number
             (NaN).
-        products: what the model multiplies matrices in; bfloat16 is faster on processors and
-            graphics cards that have it.
+        products: what the model multiplies matrices in. In bfloat16 it is faster on processors and
+            graphics cards that have it; a verdict then cites no track record, which is of float32.
         importances: whose scores get the same number as attention.
     """
 
@@ -299,7 +307,9 @@ class Swaps(RankingProbe):
         yield from self.notes(subject)
 
         passes = {row: float(PASSES_OF_PAIR * len(kept.kept)) for row, kept in sets.items()}
-        yield _column("swap_passes", seen, passes)
+        yield _column(PASSES_METRIC, seen, passes)
+        if self.products == "bfloat16":
+            yield _column(ROUNDED_METRIC, seen, dict.fromkeys(sets, 1.0))
 
         prediction = subject.readout.prediction()
         equal_weights = even(seen).to(subject.readout.attention.dtype)
@@ -589,7 +599,7 @@ READING = Reading(
         Headline("swap_reliability", "agreement of two halves of the passes on it"),
         Headline("top_word_effect", "the most attended word has the largest effect"),
         Headline("equal_weights_distance", "TVD under equal weights"),
-        Headline("swap_passes", "passes of a text"),
+        Headline(PASSES_METRIC, "passes of a text"),
     ),
     tables=(
         Tabulation(

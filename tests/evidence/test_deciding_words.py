@@ -302,6 +302,16 @@ def test_other_numbers_of_passes_cite_no_record(passes):
     assert line.track_record == NONE
 
 
+def test_passes_in_bfloat16_cite_no_record():
+    """A table of the default has no such metric, and cites the record."""
+    usual = judgement_on(SHARE_CLAIM, judged(columns(0.8)))
+    rounded = judgement_on(SHARE_CLAIM, judged(columns(0.8), swap_in_bfloat16=np.ones(100)))
+    assert usual.verdict is rounded.verdict is Verdict.MEETS
+    assert usual.track_record != NONE
+    assert rounded.track_record == NONE
+    assert not rounded.ticked
+
+
 def test_a_guard_is_a_claim_on_the_line_that_it_guards():
     assert {guard.claim.place for guard in GUARDS} == {LINE}
     assert {guard.claim for guard in GUARDS} < set(CLAIMS)

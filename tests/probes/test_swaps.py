@@ -10,7 +10,11 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
-from attnprobe.evidence.deciding_words import SHARE_METRICS, share_on_deciding_words
+from attnprobe.evidence.deciding_words import (
+    ROUNDED_METRIC,
+    SHARE_METRICS,
+    share_on_deciding_words,
+)
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import (
     Filler,
@@ -320,6 +324,8 @@ def test_the_probe_multiplies_in_the_precision_of_its_setting():
     model = toy_classifier("cnn", spread=3)
     fine = measured(split, model)
     coarse = measured(split, model, products="bfloat16")
+    assert ROUNDED_METRIC not in fine
+    assert (coarse[ROUNDED_METRIC] == 1).all()
     assert not torch.equal(coarse["swap_strength"], fine["swap_strength"])
     assert_close(coarse["swap_strength"], fine["swap_strength"], atol=0, rtol=0.1)
     assert shared(coarse).value == pytest.approx(shared(fine).value, abs=0.05)
