@@ -252,6 +252,38 @@ def test_every_way_tells_the_truth_from_a_wrong_attention(bench):
     assert ways_as_markdown(rows).count("\n") == 3 + len(WAYS)
 
 
+def test_the_table_of_ways_is_of_right_and_of_wrong_attentions(monkeypatch):
+    """Every way but one has larger numbers for the right ones; of those between nothing counts."""
+    monkeypatch.setattr("research.bench.baselines.RESAMPLES", 20)
+    standings = ["right", "wrong", "between"]
+    answers = {"right": "yes", "wrong": "no", "between": "yes"}
+    rows = pd.DataFrame(
+        {
+            "rule": np.repeat(["a", "b", "c", "d"], len(standings)),
+            "model": np.repeat(["a", "b", "c", "d"], len(standings)),
+            "standing": standings * 4,
+            "texts": 30,
+        }
+    )
+    rows["answer"] = rows["standing"].map(answers)
+    for way in WAYS:
+        rows[way] = (rows["standing"] == "right").astype(float)
+    rows["largest"] = 1 - rows["largest"]
+
+    table = table_of_ways(rows).set_index("way")
+    lines = ways_as_markdown(rows).splitlines()
+
+    assert table.index[-1] == WAYS["largest"]
+    assert table.loc[WAYS["largest"], "auroc"] == 0
+    others = table.drop(WAYS["largest"])
+    assert (others["auroc"] == 1).all()
+    assert (others["within"] == 1).all()
+    assert table.loc[WAYS["share"], "yes_on_right"].value == 1
+    assert table.loc[WAYS["share"], "yes_on_wrong"].value == 0
+    assert lines[0] == "4 right and 4 wrong attentions of 4 models of 4 rules, 30 texts of each:"
+    assert len(lines) == 4 + len(WAYS)
+
+
 def test_a_way_says_yes_above_what_wrong_attentions_of_other_rules_have():
     """By hand: the 95 % quantile of 1, …, 20 is 19.05; a rule's own wrong ones play no part."""
     wrong = pd.DataFrame({"rule": "a", "standing": "wrong", "largest": np.arange(1.0, 21)})

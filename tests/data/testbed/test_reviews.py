@@ -81,8 +81,8 @@ def without_rationale(row):
 
 @cache
 def reviews_of(number):
-    """500 reviews of a setting, by its number; several tests read the same."""
-    return tuple(generate_reviews(500, seed=5, **SETTINGS[number]))
+    """1,500 reviews of a setting, by its number; several tests read the same."""
+    return tuple(generate_reviews(1500, seed=5, **SETTINGS[number]))
 
 
 @pytest.mark.parametrize("number", range(len(SETTINGS)))
@@ -117,7 +117,7 @@ def test_each_word_of_the_rationale_is_necessary(number):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setting):
-    for row in generate_reviews(250, seed=6, **setting):
+    for row in generate_reviews(800, seed=6, **setting):
         tokens = row["tokens"]
         assert meaning(units(row["counterfactual"])) == 1 - row["label"], row["text"]
         changed = row["counterfactual"].split()
@@ -131,7 +131,7 @@ def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setti
                 assert meaning(units(" ".join(turned))) == row["label"], row["text"]
 
 
-@pytest.mark.parametrize("index", range(100))
+@pytest.mark.parametrize("index", range(400))
 def test_nothing_but_the_last_draw_knows_the_label(monkeypatch, index):
     """Turn the last random number over: the review's counterfactual comes out.
 

@@ -7,19 +7,29 @@ from benchmarks import reference
 from tests.importance.leave_one_out.loops import each_alone, one_by_one, subject
 from tests.toys import ATTENTIONS, ENCODERS, REENCODED, rows_of, toy_batch
 
-PAIRS = [
-    (encoder, [*ATTENTIONS][(place + number) % len(ATTENTIONS)], question)
-    for number, question in enumerate([False, True, "additive"])
-    for place, encoder in enumerate(ENCODERS)
-]
-"""Every encoder with every question and with every attention, and those two with each other."""
+QUESTIONS = [False, True, "additive"]
+
+
+def triples():
+    """Every encoder with every attention and every question.
+
+    By default the attentions take turns, so that each is there and each encoder has each question;
+    the others are slow.
+    """
+    names = [*ATTENTIONS]
+    for place, encoder in enumerate(ENCODERS):
+        for number, question in enumerate(QUESTIONS):
+            turn = names[(place + number) % len(names)]
+            for attention in names:
+                marks = () if attention == turn else pytest.mark.slow
+                yield pytest.param(encoder, attention, question, marks=marks)
 
 
 def equal(distance, expected, near):
     torch.testing.assert_close(distance, expected, atol=near, rtol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize(("encoder", "attention", "question"), PAIRS)
+@pytest.mark.parametrize(("encoder", "attention", "question"), [*triples()])
 def test_every_way_equals_each_shortened_text_alone(encoder, attention, question):
     classifier, batch, outputs = subject(encoder, attention, question=question, padding=2)
     if question:
