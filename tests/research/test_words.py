@@ -131,6 +131,14 @@ def test_every_attention_is_composed(attention, mode, tmp_path):
     assert ("study" in config and config.study is not None) == (mode == "audit")
 
 
+@pytest.mark.parametrize(("encoder", "products"), [("lstm", "float32"), (None, "bfloat16")])
+def test_a_pretrained_model_multiplies_in_bfloat16(encoder, products, tmp_path):
+    (tmp_path / "config.json").write_text('{"num_attention_heads": 4}', encoding="utf-8")
+    cell = Cell(TOKEN, encoder or str(tmp_path), "early_1", 100, "run")
+    config = composed(*cell.command_line(tmp_path))
+    assert config.probe.swaps.products == products
+
+
 @pytest.mark.parametrize(
     ("encoder", "attention", "is_possible"),
     [
