@@ -126,8 +126,8 @@ def _unknown_setting(key: str, overrides: Sequence[str]) -> str:
     if key == "experiment":
         return (
             f"{typed}: an experiment is chosen with a plus, +experiment=NAME, of "
-            f"{listed(choices(key))}. To give runs a name of your own take output=FOLDER, and for "
-            f"W&B logger.group=NAME"
+            f"{listed(choices(key))}. Runs get a name of your own by output=FOLDER, and in W&B by "
+            f"logger=wandb logger.group=NAME"
         )
     parent, _, last = key.split("@")[0].rpartition(".")
     names, siblings = _settings_beside(parent, last)
