@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from typing_extensions import TypedDict
 
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.deciding_words import PASSES_METRIC, SHARE_CLAIM
+from attnprobe.evidence.deciding_words import PASSES_METRIC, ROUNDED_METRIC, SHARE_CLAIM
 from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
 from attnprobe.findings.bench.scores import Scorer, TextScores
@@ -193,7 +193,8 @@ def numbers_of_model(texts: pd.DataFrame) -> ModelNumbers:
 
 def as_table_of_probe(texts: pd.DataFrame) -> pd.DataFrame:
     """The numbers of the texts as the long table that the probe swaps writes."""
-    metrics = list(SHARE_CLAIM.metrics)
+    # the bench's passes were in float32, so that no text is marked as rounded
+    metrics = [metric for metric in SHARE_CLAIM.metrics if metric != ROUNDED_METRIC]
     table = texts.melt("example_id", metrics, var_name="metric")
     return table.assign(
         run_id="bench",
