@@ -43,7 +43,11 @@ from jaxtyping import Bool, Float, Int
 
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, lowest_of, mean_of, values_of
-from attnprobe.evidence.statistics import UPPER_TAIL, students_half_width
+from attnprobe.evidence.statistics import (
+    UPPER_TAIL,
+    students_half_width,
+    wilson_of_half_width,
+)
 from attnprobe.results.pivot import classes_with, label_of, metrics_of_classes, text_of
 
 # Thresholds.
@@ -259,9 +263,13 @@ def _with_interval(
 
     Texts: a jackknife over random groups with Student's quantile; a text is left out with all that
     is asked of it. Labels, where rows ask for them: the same over groups of labels. Runs: Student's
-    interval of the runs' own shares. All together: the root of the sum of squares. Where all texts
-    are alike such an interval has no width, so that it always allows for two texts at either end of
-    the scale.
+    interval of the runs' own shares. All together: the root of the sum of squares, as the half
+    width of a symmetric interval.
+
+    The ends are Wilson's, for as many texts as such a half width belongs to: the texts' mean weight
+    on words that move the prediction is a share of 0 to 1, and where few texts decide it is skew.
+    Where all texts are alike there is no width, so that the interval always allows for two texts at
+    either end of the scale.
 
     Args:
         weighted: the texts.
@@ -282,12 +290,18 @@ def _with_interval(
         half = float(np.hypot(half, of_labels))
     half = float(np.hypot(half, students_half_width(weighted.shares_of_runs, upper_tail)))
 
+    # as a share of 0 to 1: the mean weight on words that move the prediction
+    span = float(weighted.weight.sum()) / room
+    least = 1 - span
+    mass = float(np.clip((value - least) / span, 0, 1))
+    ends = wilson_of_half_width(mass, half / span)
+
     worst = (excess - IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
     best = (excess + IMAGINED_TEXTS) / (room + IMAGINED_TEXTS)
     return Evidence(
         _clipped(value),
-        _clipped(min(value - half, worst)),
-        _clipped(max(value + half, best)),
+        _clipped(min(least + span * ends.low, worst)),
+        _clipped(max(least + span * ends.high, best)),
         texts,
     )
 

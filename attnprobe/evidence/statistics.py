@@ -581,13 +581,45 @@ def wilson_of_whole_clusters(share: float, sizes: Int[np.ndarray, " clusters"]) 
     return _wilson_of_share(share, rows**2 / int((sizes**2).sum()))
 
 
+def wilson_of_half_width(share: float, half_width: float) -> Interval:
+    """Share with Wilson's score interval, where a symmetric interval of it is known.
+
+    The symmetric interval of independent rows has the half width z·√(share·(1 − share)/rows). Read
+    the other way round, a half width says how many rows a share is worth, and Wilson's interval is
+    that of so many (Korn & Graubard 1998). Unlike the symmetric one it is as skew as the shares of
+    few rows are, and does not leave the scale.
+
+    Args:
+        share: 0 to 1; of 0 or 1 the interval is the symmetric one, cut at the ends of the scale.
+        half_width: of the symmetric interval, 0 or more.
+
+    >>> symmetric = 1.96 * math.sqrt(0.8 * 0.2 / 10)
+    >>> tuple(round(number, 3) for number in wilson_of_half_width(0.8, symmetric))
+    (0.8, 0.49, 0.943)
+    """
+    variance_of_a_row = share * (1 - share)
+    if variance_of_a_row <= 0:
+        return Interval(share, max(0.0, share - half_width), min(1.0, share + half_width))
+    return _score_interval(share, half_width**2 / variance_of_a_row)
+
+
 def _wilson_of_share(share: float, effective_rows: float) -> Interval:
     """Wilson's score interval for a share of so many independent rows, whole or not."""
     z = float(scipy.stats.norm.ppf(UPPER_TAIL))
-    shrinkage = 1 + z**2 / effective_rows
-    centre = (share + z**2 / (2 * effective_rows)) / shrinkage
-    spread = share * (1 - share) / effective_rows + z**2 / (4 * effective_rows**2)
-    margin = z * math.sqrt(spread) / shrinkage
+    return _score_interval(share, z**2 / effective_rows)
+
+
+def _score_interval(share: float, squares_per_row: float) -> Interval:
+    """Wilson's score interval: all shares π for which |share − π| ≤ √(π·(1 − π)·squares_per_row).
+
+    Args:
+        share: 0 to 1.
+        squares_per_row: square of the quantile by the number of rows.
+    """
+    shrinkage = 1 + squares_per_row
+    centre = (share + squares_per_row / 2) / shrinkage
+    spread = share * (1 - share) * squares_per_row + squares_per_row**2 / 4
+    margin = math.sqrt(spread) / shrinkage
     return Interval(share, max(0.0, centre - margin), min(1.0, centre + margin))
 
 

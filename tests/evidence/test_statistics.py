@@ -307,6 +307,19 @@ def test_rare_skewed_and_constant_samples_decide_nothing(values, rare):
     assert statistics.is_too_rare(values) is rare
 
 
+@pytest.mark.parametrize("hits", [1, 7, 20, 39])
+def test_the_half_width_of_independent_rows_has_wilsons_interval(hits):
+    share = hits / 40
+    half_width = stats.norm.ppf(0.975) * np.sqrt(share * (1 - share) / 40)
+    found = statistics.wilson_of_half_width(share, half_width)
+    assert found == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+
+
+def test_a_half_width_at_the_end_of_the_scale_is_cut_there():
+    assert statistics.wilson_of_half_width(0, 0.25) == (0, 0, 0.25)
+    assert statistics.wilson_of_half_width(1, 0.25) == (1, 0.75, 1)
+
+
 @pytest.mark.parametrize("hits", [0, 1, 7, 20, 39, 40])
 def test_a_share_of_rows_that_are_clusters_of_their_own_is_wilsons(hits):
     row = np.arange(40)
