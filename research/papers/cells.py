@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,8 @@ PAPERS_LOSS = "balanced_positive"
 UNTOLD_SPREAD = 2
 """Seeds with which an interval is so wide that it holds nearly any number: Student's quantile of
 one degree of freedom is 12.7, of two 4.3."""
+FEWER = "fewer_gradient_than_attention"
+"""Serrano & Smith's number of every network."""
 ROUNDING = 0.0005
 """How far a published number, which has three decimals at most, may be from the true one."""
 RANDOM = "random vectors"
@@ -128,6 +130,22 @@ def headings(setups: Sequence[Setup]) -> dict[Setup, str]:
     }
 
 
+class CellName(NamedTuple):
+    """Which number of which model: as a paper's table has it.
+
+    Attributes:
+        data: the data set.
+        model: as `attnprobe.findings` calls it, such as `lstm_additive`.
+        metric: of the published numbers.
+        group: `overall`, or the predicted class that the number is of.
+    """
+
+    data: str
+    model: str
+    metric: str
+    group: str
+
+
 @dataclass(frozen=True)
 class Measured:
     """A number of one model over its seeds.
@@ -193,19 +211,18 @@ class Cell:
         return not measured.holds(self.published)
 
 
-def cells_of(rows: pd.DataFrame) -> list[Cell]:
+def cells_of(numbers: Mapping[CellName, list[Measured]]) -> list[Cell]:
     """Every published number of the two papers that report theirs per model, in their order.
 
     Args:
-        rows: of `headline_rows`.
+        numbers: of `measured_numbers`, of a record, or of both.
     """
-    numbers = _measured_numbers(rows)
     cells = []
-    for paper, name in FILES.items():
-        table = pd.read_csv(NUMBERS / name, comment="#")
+    for paper, file in FILES.items():
+        table = pd.read_csv(NUMBERS / file, comment="#")
         for row in table.to_dict("records"):
-            names = (row["data"], row["model"], row["metric"], row["group"])
-            cells.append(Cell(paper, *names, row["value"], numbers.get(names, [])))
+            name = CellName(row["data"], row["model"], row["metric"], row["group"])
+            cells.append(Cell(paper, *name, row["value"], numbers.get(name, [])))
     return cells
 
 
@@ -247,16 +264,20 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
     return rows.drop_duplicates(["training", "reported", "group"])
 
 
-def _measured_numbers(rows: pd.DataFrame) -> dict[tuple[str, ...], list[Measured]]:
-    """Data, model, published metric, group → a number for each setup.
+def measured_numbers(rows: pd.DataFrame) -> dict[CellName, list[Measured]]:
+    """What runs measured: a published number of a model → one for each setup.
 
-    Runs of other models, such as a study's guided ones, may be there as well.
+    Runs of other models, such as a study's guided ones, may be there as well. Serrano & Smith's
+    networks are there whatever their data, of which the paper's cannot be had.
+
+    Args:
+        rows: of `headline_rows`.
     """
-    rows = rows[rows["published"].notna()]
-    numbers: dict[tuple[str, ...], list[Measured]] = {}
+    rows = rows[rows["published"].notna() | (rows["reported"] == FEWER)]
+    numbers: dict[CellName, list[Measured]] = {}
     columns = ["data", "model", "reported", "group"]
     for names, of_cell in rows.groupby(columns, observed=True):
-        cell = tuple(map(str, names))
+        cell = CellName(*map(str, names))
         numbers[cell] = [
             over_seeds(setup, of_cell[of_cell["setup"] == setup])
             for setup in sorted(set(of_cell["setup"]))

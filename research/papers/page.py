@@ -1,4 +1,4 @@
-"""The page of published numbers beside measured ones, made of the runs' tables alone."""
+"""The page of published numbers beside measured ones."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ from attnprobe.findings.studies.base import StudyReading, find_studies
 from research.markdown import markdown
 from research.papers.causes import Changed, Distances, changed, explanation, tally
 from research.papers.cells import (
+    FEWER,
     NO_DATA,
     RANDOM,
     Cell,
+    CellName,
     Measured,
     Setup,
     cells_of,
     headings,
-    headline_rows,
-    over_seeds,
 )
 from research.papers.guides import guide_scores
 
@@ -38,14 +38,17 @@ METRICS = {
 """Published metric of Jain & Wallace → a column's heading."""
 BY_CLASS = ("adversarial_max_jsd_mean",)
 """Of these the paper reports no number over all classes."""
-FEWER = "fewer_gradient_than_attention"
-"""Serrano & Smith's number of every network."""
 
 
-def is_shown(cell: Cell) -> bool:
+def is_shown(cell: Cell | CellName) -> bool:
     """Whether a number is in the tables: means over all classes where the paper reports them."""
     has_overall = cell.metric not in BY_CLASS
     return cell.metric in METRICS and has_overall == (cell.group == OVERALL)
+
+
+def is_on_page(cell: CellName) -> bool:
+    """Whether the page has the number: in its tables, or as Serrano & Smith's of a network."""
+    return is_shown(cell) or (cell.metric == FEWER and cell.group == OVERALL)
 
 
 def number_of(cell: Cell) -> str:
@@ -103,6 +106,8 @@ def beside(cells: Iterable[Cell], reference: Mapping[str, Setup]) -> list[Beside
 def same_order(pairs: Sequence[Beside]) -> tuple[int, int]:
     """Of two models of one data set: how often the larger published number is the larger here.
 
+    Two models with the same number, published or measured, have no order.
+
     Returns:
         How often, and of how many pairs of models.
     """
@@ -112,8 +117,9 @@ def same_order(pairs: Sequence[Beside]) -> tuple[int, int]:
         is_comparable = first.cell.data == second.cell.data
         if is_comparable and first.cell.group == second.cell.group:
             published = first.cell.published - second.cell.published
-            total += 1
-            same += published * (first.value - second.value) > 0
+            measured = first.value - second.value
+            total += published * measured != 0
+            same += published * measured > 0
     return same, total
 
 
@@ -274,18 +280,18 @@ COMPARISONS = (
 def answer_of(cells: Sequence[Cell]) -> str:
     """The page's first lines, from the numbers."""
     reference = references(cells)
-    pairs = beside(cells, reference)
-    possible = [cell for cell in cells if cell.is_possible]
+    pairs = [pair for pair in beside(cells, reference) if is_shown(pair.cell)]
+    shown = [cell for cell in cells if is_shown(cell)]
+    possible = [cell for cell in shown if cell.is_possible]
     models = {(cell.data, cell.model) for cell in possible if cell.measured}
     all_models = {(cell.data, cell.model) for cell in possible}
     lines = [
         f"**Run so far**: {len(models)} of the {len(all_models)} models whose data are at hand, "
-        f"{_seeds(cells)}, with {len(pairs):,} of {len(possible):,} published numbers. The other "
-        f"{len(cells) - len(possible):,} are of data that cannot be had."
+        f"{_seeds(shown)}, with {len(pairs):,} of {len(possible):,} numbers of Jain & Wallace. "
+        f"Another {len(shown) - len(possible):,} are of data that cannot be had."
     ]
     if pairs:
-        shown = [pair for pair in pairs if is_shown(pair.cell)]
-        lines += [_compared(comparison, shown) for comparison in COMPARISONS]
+        lines += [_compared(comparison, pairs) for comparison in COMPARISONS]
         lines.append(f"**Causes**: {_causes(cells, reference)}")
     return "\n".join(f"- {line}" for line in lines if line)
 
@@ -377,28 +383,31 @@ def _measured_text(cell: Cell, setup: Setup) -> str:
     return f"**{measured}**" if cell.beyond(setup) else str(measured)
 
 
-def serrano_part(cells: Sequence[Cell], rows: pd.DataFrame) -> str:
+def serrano_part(cells: Sequence[Cell], numbers: Mapping[CellName, Sequence[Measured]]) -> str:
     """How often the gradient's order flips a decision with fewer items than attention's.
 
     Args:
         cells: all published numbers.
-        rows: of `headline_rows`.
+        numbers: all measured ones.
     """
     published = [cell for cell in cells if cell.metric == FEWER]
-    ours = rows[(rows["reported"] == FEWER) & (rows["group"] == OVERALL)]
-    data_sets = sorted(map(str, set(ours["data"])))
+    ours = {
+        name: of_setups
+        for name, of_setups in numbers.items()
+        if name.metric == FEWER and name.group == OVERALL
+    }
+    data_sets = sorted({name.data for name in ours})
+    published_models = [cell.model for cell in published]
+    our_models = sorted({name.model for name in ours})
     table = []
-    for model in dict.fromkeys([cell.model for cell in published] + sorted(set(ours["model"]))):
+    for model in dict.fromkeys(published_models + our_models):
         row = {"model": model}
         for cell in published:
             if cell.model == model:
                 row[f"{cell.data}, published"] = f"{cell.published:.3f}"
         for data in data_sets:
-            runs = ours[(ours["model"] == model) & (ours["data"] == data)]
-            row[f"{data}, here"] = "; ".join(
-                str(over_seeds(setup, runs[runs["setup"] == setup]))
-                for setup in sorted(set(runs["setup"]))
-            )
+            of_setups = ours.get(CellName(data, model, FEWER, OVERALL), ())
+            row[f"{data}, here"] = "; ".join(map(str, of_setups))
         table.append(row)
     shown = pd.DataFrame(table).fillna("–").replace("", "not run")
     words = (
@@ -413,8 +422,6 @@ def serrano_part(cells: Sequence[Cell], rows: pd.DataFrame) -> str:
 
 def wiegreffe_part(studies: Sequence[StudyReading]) -> str:
     """The studies' own tables, and the guided models by other scores."""
-    if not studies:
-        return "No study was run."
     parts = []
     for study in studies:
         for caption, table in study.tables.items():
@@ -432,10 +439,16 @@ def studies_of(places: Sequence[str]) -> list[StudyReading]:
     return [study for study in find_studies(list(places))[0] if "Wiegreffe" in study.about]
 
 
-def parts_of_page(places: Sequence[str]) -> dict[str, str]:
-    """The generated parts of the page, by the names of their markers."""
-    rows = headline_rows(places)
-    cells = cells_of(rows)
+def parts_of_page(
+    numbers: Mapping[CellName, list[Measured]], studies: Sequence[StudyReading]
+) -> dict[str, str]:
+    """The generated parts of the page, by the names of their markers.
+
+    Args:
+        numbers: all that was measured.
+        studies: of Wiegreffe & Pinter's tests; without any, the page keeps its part about them.
+    """
+    cells = cells_of(numbers)
     reference = references(cells)
     parts = []
     kinds = kinds_table(beside(cells, reference))
@@ -456,9 +469,11 @@ def parts_of_page(places: Sequence[str]) -> dict[str, str]:
     for data in run + not_run:
         parts.append(jain_part(data, by_data[data], reference.get(data)))
 
-    parts += ["## Serrano & Smith 2019", serrano_part(cells, rows)]
-    parts += ["## Wiegreffe & Pinter 2019", wiegreffe_part(studies_of(places))]
-    return {"answer": f"In short:\n\n{answer_of(cells)}", "cells": "\n\n".join(parts)}
+    parts += ["## Serrano & Smith 2019", serrano_part(cells, numbers)]
+    written = {"answer": f"In short:\n\n{answer_of(cells)}", "cells": "\n\n".join(parts)}
+    if studies:
+        written["studies"] = wiegreffe_part(studies)
+    return written
 
 
 def rounded(table: pd.DataFrame) -> pd.DataFrame:

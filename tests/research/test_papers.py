@@ -1,3 +1,6 @@
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,22 +15,34 @@ from attnprobe.findings.judgement import Judgement
 from attnprobe.readings.registry import readings
 from attnprobe.results.table import read_results
 from research.papers import causes, page
+from research.papers.__main__ import main
 from research.papers.cells import (
     NO_DATA,
     RANDOM,
     Cell,
+    CellName,
     Measured,
     Setup,
     cells_of,
     headings,
     headline_rows,
+    measured_numbers,
 )
 from research.papers.guides import scores
 from research.papers.networks import CONCLUSIONS, Network, conclusions, networks_part
+from research.papers.record import read_record
 from tests.invented_runs import invented_run
 
 PLAIN = Setup()
 STARTED = Setup("glove")
+
+
+PAGE = Path(__file__).parents[2] / "docs/results/papers.md"
+
+
+def copy_of(file, folder):
+    """A copy of a file in another folder."""
+    return Path(shutil.copy(file, folder))
 
 
 def starting_from(vectors):
@@ -43,14 +58,18 @@ def runs(tmp_path_factory):
     return base
 
 
+def numbers_below(*places):
+    return measured_numbers(headline_rows(list(map(str, places))))
+
+
 @pytest.fixture(scope="module")
 def cells(runs):
-    return cells_of(headline_rows([str(runs)]))
+    return cells_of(numbers_below(runs))
 
 
 @pytest.fixture(scope="module")
 def parts(runs):
-    return page.parts_of_page([str(runs)])
+    return page.parts_of_page(numbers_below(runs), [])
 
 
 def cell(cells, metric, group="overall", model="lstm_additive"):
@@ -75,7 +94,7 @@ def test_every_published_number_is_a_cell():
         pd.read_csv(NUMBERS / name, comment="#")
         for name in ("jain_wallace.csv", "serrano_smith.csv")
     ]
-    cells = cells_of(headline_rows([]))
+    cells = cells_of(numbers_below())
     assert len(cells) == sum(map(len, tables))
     assert [each.published for each in cells] == [
         value for table in tables for value in table["value"]
@@ -102,7 +121,7 @@ def test_runs_of_one_seed_are_no_sample_of_seeds(tmp_path):
     for name, count in (("whole", 60), ("part", 40)):
         invented_run(tmp_path, name, seed=1, count=count, training=starting_from(None))
     with pytest.raises(UserError, match=r"sst, lstm_additive, random vectors: .* with seed 1"):
-        cells_of(headline_rows([str(tmp_path)]))
+        cells_of(numbers_below(tmp_path))
 
 
 def test_models_that_no_paper_reports_may_be_there_any_number_of_times(tmp_path):
@@ -110,14 +129,14 @@ def test_models_that_no_paper_reports_may_be_there_any_number_of_times(tmp_path)
         invented_run(
             tmp_path, name, model="average_guided", count=count, training=starting_from(None)
         )
-    cells = cells_of(headline_rows([str(tmp_path)]))
+    cells = cells_of(numbers_below(tmp_path))
     assert not any(each.measured for each in cells)
 
 
 def test_a_training_that_was_examined_twice_counts_once(runs, tmp_path):
     invented_run(tmp_path, "random0", seed=0, training=starting_from(None))
-    rows = headline_rows([str(runs), str(tmp_path / "random0")])
-    assert cell(cells_of(rows), "accuracy").in_setup(PLAIN).seeds == 3
+    cells = cells_of(numbers_below(runs, tmp_path / "random0"))
+    assert cell(cells, "accuracy").in_setup(PLAIN).seeds == 3
 
 
 def test_a_setup_is_all_in_which_a_training_may_differ():
@@ -242,6 +261,16 @@ def test_models_are_in_the_published_order_where_the_larger_is_the_larger():
     assert page.same_order(pairs) == (2, 3)
 
 
+def test_equal_numbers_have_no_order():
+    cells = [
+        invented_cell(0.8, measured(PLAIN, 0.7, 0.1), model="lstm_dot"),
+        invented_cell(0.9, measured(PLAIN, 0.7, 0.1), model="cnn_dot"),
+        invented_cell(0.9, measured(PLAIN, 0.75, 0.1), model="average_dot"),
+    ]
+    pairs = page.beside(cells, {"sst": PLAIN})
+    assert page.same_order(pairs) == (1, 1)
+
+
 def test_an_interval_holds_what_a_published_value_may_have_been_before_it_was_rounded():
     measured = Measured(PLAIN, 1, Interval(0.9996, 0.9960, 0.9996))
     assert measured.holds(1.0)
@@ -347,9 +376,72 @@ def test_the_answer_is_five_lines_from_the_rows(cells, parts):
 
 
 def test_without_runs_the_answer_says_so():
-    parts = page.parts_of_page([])
+    parts = page.parts_of_page({}, [])
     assert parts["answer"].splitlines()[-1].startswith("- **Run so far**: 0 of the 48 models")
-    assert "No study was run." in parts["cells"]
+
+
+def test_without_studies_the_page_keeps_its_part_about_them(parts):
+    assert set(parts) == {"answer", "cells"}
+
+
+# The record
+
+
+@pytest.fixture
+def record(runs, tmp_path):
+    """The record of the runs with random vectors and of one with others."""
+    path = tmp_path / "record.csv"
+    main([str(runs), "--record", str(path)])
+    return path
+
+
+def test_a_record_is_the_runs_that_it_was_made_of(runs, record):
+    recorded = read_record(record)
+    measured = numbers_below(runs)
+    assert recorded
+    for name, numbers in recorded.items():
+        for number, of_runs in zip(numbers, measured[name], strict=True):
+            assert number.setup == of_runs.setup
+            assert number.seeds == of_runs.seeds
+            assert number.number == pytest.approx(of_runs.number, abs=1e-4, nan_ok=True)
+
+
+def test_runs_of_another_day_join_the_record_and_replace_what_was_measured_before(record, tmp_path):
+    """The run with vectors is there again, with another number; those without stay."""
+    before = read_record(record)
+    later = tmp_path / "later"
+    for seed in (5, 6):
+        invented_run(
+            later, f"started{seed}", seed=seed, training=starting_from("corpora/glove.vec")
+        )
+    main([str(later), "--record", str(record)])
+    after = read_record(record)
+    name = CellName("sst", "lstm_additive", "accuracy", "overall")
+    seeds_before = {number.setup: number.seeds for number in before[name]}
+    seeds_after = {number.setup: number.seeds for number in after[name]}
+    assert seeds_before == {PLAIN: 3, STARTED: 1}
+    assert seeds_after == {PLAIN: 3, STARTED: 2}
+
+
+def test_a_record_that_lacks_a_column_is_one_line(tmp_path):
+    path = tmp_path / "record.csv"
+    path.write_text("data,model\nsst,lstm_dot\n")
+    with pytest.raises(SystemExit, match=r"record\.csv: no column metric: expected data, model"):
+        main(["--record", str(path)])
+
+
+def test_the_shipped_page_is_that_of_the_shipped_record(tmp_path):
+    copy = copy_of(PAGE, tmp_path)
+    record = copy_of(PAGE.with_suffix(".csv"), tmp_path)
+    main(["--record", str(record), "--page", str(copy)])
+    assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+
+
+def test_a_record_that_is_written_again_is_the_same(tmp_path):
+    shipped = PAGE.with_suffix(".csv")
+    copy = copy_of(shipped, tmp_path)
+    main(["--record", str(copy)])
+    assert copy.read_bytes() == shipped.read_bytes()
 
 
 def network(model, **verdicts):

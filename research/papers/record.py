@@ -1,0 +1,84 @@
+"""What earlier runs measured: a table in the repository, so that a page outlives its runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.statistics import Interval
+from attnprobe.results.files import write_text
+from research.papers.cells import CellName, Measured, Setup
+
+CELL = list(CellName._fields)
+SETUP = list(asdict(Setup()))
+NUMBER = list(Interval._fields)
+COLUMNS = [*CELL, *SETUP, "seeds", *NUMBER]
+DIGITS = 4
+
+
+def read_record(path: Path) -> dict[CellName, list[Measured]]:
+    """The numbers of a record.
+
+    Args:
+        path: of a CSV file with `COLUMNS`; a file that does not exist is an empty record.
+
+    Returns:
+        Cell → its number in each setup.
+
+    Raises:
+        UserError: the file lacks a column.
+    """
+    if not path.exists():
+        return {}
+    table = pd.read_csv(path, comment="#")
+    missing = [name for name in COLUMNS if name not in table]
+    if missing:
+        raise UserError(
+            f"{path}: no column {missing[0]}: expected {', '.join(COLUMNS)}, as --record writes"
+        )
+    numbers: dict[CellName, list[Measured]] = {}
+    for row in table.to_dict("records"):
+        cell = CellName(*(str(row[name]) for name in CELL))
+        setup = Setup(**{str(name): row[name] for name in SETUP})
+        interval = Interval(*(float(row[name]) for name in NUMBER))
+        numbers.setdefault(cell, []).append(Measured(setup, int(row["seeds"]), interval))
+    return numbers
+
+
+def with_record(
+    measured: Mapping[CellName, Sequence[Measured]], record: Mapping[CellName, Sequence[Measured]]
+) -> dict[CellName, list[Measured]]:
+    """What was measured now, and of a record all that was not measured again.
+
+    Args:
+        measured: cell → its number in each setup.
+        record: of earlier runs; a number of the same cell and setup is replaced.
+    """
+    numbers = {}
+    for cell in sorted({*measured, *record}):
+        of_setup = {number.setup: number for number in record.get(cell, ())}
+        of_setup |= {number.setup: number for number in measured.get(cell, ())}
+        numbers[cell] = [of_setup[setup] for setup in sorted(of_setup)]
+    return numbers
+
+
+def write_record(numbers: Mapping[CellName, Sequence[Measured]], path: Path) -> None:
+    """Write numbers as a record, a line each; an end that is not known is empty."""
+    table = pd.DataFrame(_rows(numbers), columns=COLUMNS)
+    content = StringIO()
+    table.to_csv(content, index=False, float_format=f"%.{DIGITS}f")
+    write_text(content.getvalue(), path)
+
+
+def _rows(numbers: Mapping[CellName, Sequence[Measured]]) -> Iterator[dict[str, object]]:
+    for cell, of_setups in numbers.items():
+        for measured in of_setups:
+            yield {
+                **cell._asdict(),
+                **asdict(measured.setup),
+                "seeds": measured.seeds,
+                **measured.number._asdict(),
+            }
