@@ -24,12 +24,7 @@ def test_the_command_line_from_any_folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]  # Hydra leaves nothing of its own
 
     (directory,) = (tmp_path / "runs" / "testbed").glob("average_additive-seed0-*")
-    done = subprocess.run(
-        [*command, "page=here.html", "on_finished=skip"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = command_line(tmp_path, *settings, "page=here.html", "on_finished=skip")
     assert done.returncode == 0, done.stderr
     assert "\npage: here.html\n" in done.stdout
     there = tmp_path / "there" / "here.html"
