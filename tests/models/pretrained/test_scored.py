@@ -141,8 +141,8 @@ def trained(kind):
         planted(kind),
         squared_error,
         size=24,
-        rate=1e-3,
-        passes=0 if kind == "untrained" else 20,
+        rate=2e-3,
+        passes=0 if kind == "untrained" else 8,
         seed=1,
         num_labels=1,
         initializer_range=0.3,
@@ -164,7 +164,7 @@ class Scored:
         overrides = [
             f"model.threshold={self.threshold}",
             f"data.above={self.threshold}",
-            "data.most={test: 24}",
+            "data.most={test: 16}",
             f"probe=[{','.join(probes)}]",
             *(FEW_PASSES if "swaps" in probes else ()),
         ]

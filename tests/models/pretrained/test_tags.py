@@ -59,8 +59,8 @@ def tagger(kind):
     learnt nothing.
     """
     settings = {
-        "one layer": {"num_hidden_layers": 1},
-        "even": {"num_hidden_layers": 2, "before": freeze_query},
+        "one layer": {"num_hidden_layers": 1, "passes": 8},
+        "even": {"num_hidden_layers": 2, "passes": 8, "before": freeze_query},
         "untrained": {"num_hidden_layers": 1, "passes": 0},
     }
     return taught(

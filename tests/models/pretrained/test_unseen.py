@@ -231,7 +231,7 @@ def examined(tmp_path_factory):
     windowed(folder / "model", "ModernBert")
     settings = run_settings(
         folder / "model",
-        LONG[:12],
+        LONG[:6],
         folder,
         *PROBES,
         *SMALL_ADVERSARY,
