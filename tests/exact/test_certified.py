@@ -45,7 +45,7 @@ def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, e
     attention, logits, content = texts(20 if exclusive else 15, seq, classes, seed=seq + classes)
     result = farthest_attention(attention, logits, content, epsilon=epsilon, exclusive=exclusive)
     check_claims(result, attention, logits, content, epsilon, exclusive=exclusive)
-    grid = torch.cat([simplex_grid(seq, steps).double(), edges(seq, 2000)])
+    grid = torch.cat([simplex_grid(seq, steps), edges(seq, 2000)])
     best_by_text = []
     for weights, text_logits in zip(attention, logits, strict=True):
         best_by_text.append(best_on_grid(grid, weights, text_logits, epsilon, exclusive=exclusive))

@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -14,11 +15,12 @@ def texts(count, seq, classes=2, *, seed=0, scale=2.0, markers=False):
     """Random texts, every position content; with markers, the first and last hold attention but are
     no content."""
     generator = torch.Generator().manual_seed(seed)
-    scores = 1.5 * torch.randn(count, seq, generator=generator, dtype=torch.float64)
-    logits = scale * torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
+    attention = (1.5 * normal(count, seq)).softmax(-1)
+    logits = scale * normal(count, seq, classes)
     content = torch.ones(count, seq, dtype=torch.bool)
     content[:, [0, -1]] = not markers
-    return scores.softmax(-1), logits, content
+    return attention, logits, content
 
 
 def predict(attention, logits):
@@ -27,22 +29,31 @@ def predict(attention, logits):
 
 def best_of(candidates, attention, logits, epsilon):
     """The largest JSD of those candidates `[samples, seq]` whose prediction stays within ε."""
-    tvd = total_variation(predict(candidates, logits), predict(attention, logits))
+    before = predict(attention, logits)
+    after = predict(candidates, logits)
+    is_allowed = total_variation(after, before) <= epsilon
     jsd = jensen_shannon(candidates, attention)
-    return torch.where(tvd <= epsilon, jsd, -1.0).amax().item()
+    return jsd[is_allowed].amax().item()
 
 
 def simplex_grid(seq, steps):
-    counts = itertools.product(range(steps + 1), repeat=seq)
-    return torch.tensor([count for count in counts if sum(count) == steps]) / float(steps)
+    """All attentions whose weights are multiples of 1 / steps."""
+    grid = []
+    for counts in itertools.product(range(steps + 1), repeat=seq):
+        if sum(counts) == steps:
+            grid.append(counts)
+    return torch.tensor(grid, dtype=torch.float64) / steps
 
 
 def edges(seq, steps):
     """All attentions on two positions, in that many steps."""
-    share = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[:, None]
-    corner = torch.eye(seq, dtype=torch.float64)
-    pairs = itertools.combinations(range(seq), 2)
-    return torch.cat([share * corner[i] + (1 - share) * corner[j] for i, j in pairs])
+    share = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
+    share = share.unsqueeze(-1)
+    corners = torch.eye(seq, dtype=torch.float64)
+    attentions = []
+    for first, second in itertools.combinations(corners, 2):
+        attentions.append(share * first + (1 - share) * second)
+    return torch.cat(attentions)
 
 
 def check_claims(result, attention, logits, content, epsilon, *, exclusive=True):
@@ -54,14 +65,16 @@ def check_claims(result, attention, logits, content, epsilon, *, exclusive=True)
     assert (farthest >= 0).all()
     unit_sum = torch.ones(len(attention), dtype=torch.float64)
     torch.testing.assert_close(farthest.sum(-1), unit_sum, rtol=0, atol=1e-12)
-    torch.testing.assert_close(farthest[~content], attention[~content], rtol=0, atol=1e-7)
+    fixed = ~content
+    torch.testing.assert_close(farthest[fixed], attention[fixed], rtol=0, atol=1e-7)
 
     before = torch.einsum("bt,btc->bc", attention, logits)
     after = torch.einsum("bt,btc->bc", farthest, logits)
     if exclusive:
         tvd = total_variation(before.softmax(-1), after.softmax(-1))
     else:
-        tvd = (before.sigmoid() - after.sigmoid()).abs().mean(-1)
+        change = after.sigmoid() - before.sigmoid()
+        tvd = change.abs().mean(-1)
     torch.testing.assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
     assert (result.tvd <= max(epsilon, 2e-12)).all()
 
@@ -91,7 +104,7 @@ def test_no_attention_of_a_fine_grid_is_farther_and_the_grid_comes_close(seq, st
     assert result.is_exact.all()
     assert torch.equal(result.upper_bound, result.jsd)
 
-    inside = simplex_grid(seq, steps).double()
+    inside = simplex_grid(seq, steps)
     rim = edges(seq, 5000)
     for weights, text_logits, jsd in zip(attention, logits, result.jsd, strict=True):
         best_inside = best_of(inside, weights, text_logits, epsilon)
@@ -105,66 +118,96 @@ def test_a_plain_loop_over_all_vertices_agrees():
     attention, logits, content = texts(30, 9, seed=3, markers=True)
     result = farthest_attention(attention, logits, content, epsilon=0.05)
     check_claims(result, attention, logits, content, 0.05)
-    for row in range(len(attention)):
-        margin = logits[row, :, 1] - logits[row, :, 0]
-        best = best_vertex(attention[row], margin, epsilon=0.05)
-        assert result.jsd[row].item() == pytest.approx(best, abs=1e-9)
+    margins = logits[..., 1] - logits[..., 0]
+    best = []
+    for weights, margin in zip(attention, margins, strict=True):
+        best.append(best_vertex(weights, margin, epsilon=0.05))
+    assert result.jsd.tolist() == pytest.approx(best, abs=1e-9)
 
 
 def best_vertex(attention, margin, epsilon):
     """The largest JSD of an attention that leaves the first and the last weight as they are and has
-    the rest on two positions, as far as the prediction allows."""
+    the rest on two positions, as far as the prediction allows.
+
+    With share s of the mass m on position i and m − s on j, the text's margin is that of the
+    markers plus s d_i + (m − s) d_j. It meets a limit where s = (limit − markers − m d_j) / (d_i −
+    d_j).
+    """
+    markers = attention.clone()
+    markers[1:-1] = 0
     mass = attention[1:-1].sum()
-    markers_margin = attention[0] * margin[0] + attention[-1] * margin[-1]
     probability = (attention @ margin).sigmoid()
     lowest_margin = (probability - epsilon).logit()
     highest_margin = (probability + epsilon).logit()
+    limits = (lowest_margin, highest_margin)
     positions = range(1, 8)
     best = 0.0
-    for i, j, limit in itertools.product(positions, positions, (lowest_margin, highest_margin)):
-        if i == j:
-            share = mass
-        else:
-            share = (limit - markers_margin - mass * margin[j]) / (margin[i] - margin[j])
+    for i, j, limit in itertools.product(positions, positions, limits):
+        share = mass
+        if i != j:
+            missing = limit - markers @ margin - mass * margin[j]
+            share = missing / (margin[i] - margin[j])
         if not 0 <= share <= mass:  # a limit out of reach is NaN
             continue
-        candidate = attention.clone()
-        candidate[1:-1] = 0
+        candidate = markers.clone()
         candidate[i] += share
         candidate[j] += mass - share
         change = (candidate @ margin).sigmoid() - probability
         if change.abs() <= epsilon + 1e-12:
-            divergence = jensen_shannon(attention, candidate).item()
-            best = max(best, divergence)
+            divergence = jensen_shannon(attention, candidate)
+            best = max(best, divergence.item())
     return best
 
 
+def farthest_of_two_classes(attention, margin, epsilon, content=None):
+    """The farthest attention of one text to six decimals, where class 1 leads by `margin`."""
+    attention = torch.tensor([attention], dtype=torch.float64)
+    margin = torch.tensor([margin], dtype=torch.float64)
+    if content is None:
+        content = [True] * attention.numel()
+    content = torch.tensor([content])
+    logits = torch.stack([torch.zeros_like(margin), margin], -1)
+    result = farthest_attention(attention, logits, content, epsilon=epsilon)
+    check_claims(result, attention, logits, content, epsilon)
+    return result.attention[0].round(decimals=6).tolist()
+
+
+def test_of_a_single_position_nothing_moves():
+    assert farthest_of_two_classes([1.0], [3.0], epsilon=0.01) == [1]
+
+
 @pytest.mark.parametrize(
-    ("attention", "margin", "epsilon", "farthest"),
+    ("margin", "epsilon"),
     [
-        pytest.param([1.0], [3.0], 0.01, [1.0], id="nothing to move"),
-        pytest.param(
-            [0.6, 0.3, 0.1], [2.0, 2.0, 2.0], 0.0, [0, 0, 1], id="equal margins: anything goes"
-        ),
-        pytest.param(
-            [0.6, 0.3, 0.1], [2.0, -9.0, -9.0], 1.0, [0, 0, 1], id="everything is allowed"
-        ),
-        ([0.6, 0.3, 0.1], [900.0, -900.0, -900.0], 5.0, [0, 0, 1]),
-        pytest.param(
-            [0.6, 0.3, 0.1], [80.0, 70.0, 60.0], 0.01, [0, 0, 1], id="p = 1 to the last digit"
-        ),
-        ([0.6, 0.3, 0.1], [800.0, 700.0, -800.0], 0.01, [0, 1, 0]),
-        pytest.param([0.5, 0.5], [1.0, -1.0], 0.0, [0.5, 0.5], id="only the model's own attention"),
-        pytest.param(
-            [0.5, 0.0, 0.5], [1.0, 0.0, -1.0], 0.0, [0, 1, 0], id="a position with weight 0"
-        ),
-        ([1.0, 0.0], [-3.0, -3.0], 0.01, [0, 1]),
-        pytest.param([0.3, 0.3, 0.4], [0.0, 0.0, 0.0], 0.01, [1, 0, 0], id="ties: the first"),
+        pytest.param([2.0, 2.0, 2.0], 0.0, id="equal margins"),
+        pytest.param([2.0, -9.0, -9.0], 1.0, id="every prediction is allowed"),
+        pytest.param([900.0, -900.0, -900.0], 5.0, id="epsilon is above 1"),
+        pytest.param([80.0, 70.0, 60.0], 0.01, id="p = 1 to the last digit"),
     ],
 )
-def test_corner_cases_have_the_answers_found_by_hand(attention, margin, epsilon, farthest):
-    content = [True] * len(attention)
-    assert farthest_of_two_classes(attention, margin, epsilon, content) == farthest
+def test_where_anything_goes_the_least_attended_position_gets_all(margin, epsilon):
+    assert farthest_of_two_classes([0.6, 0.3, 0.1], margin, epsilon) == [0, 0, 1]
+
+
+def test_a_position_that_would_change_the_prediction_gets_nothing():
+    weights = [0.6, 0.3, 0.1]
+    margin = [800.0, 700.0, -800.0]
+    assert farthest_of_two_classes(weights, margin, epsilon=0.01) == [0, 1, 0]
+
+
+def test_only_the_models_own_attention_keeps_the_margin_of_two_positions():
+    assert farthest_of_two_classes([0.5, 0.5], [1.0, -1.0], epsilon=0.0) == [0.5, 0.5]
+
+
+def test_a_position_without_weight_may_get_all_of_it():
+    assert farthest_of_two_classes([1.0, 0.0], [-3.0, -3.0], epsilon=0.01) == [0, 1]
+    assert farthest_of_two_classes([0.5, 0.0, 0.5], [1.0, 0.0, -1.0], epsilon=0.0) == [0, 1, 0]
+
+
+def test_of_equally_attended_positions_the_first_gets_all():
+    weights = [0.3, 0.3, 0.4]
+    margin = [0.0, 0.0, 0.0]
+    assert farthest_of_two_classes(weights, margin, epsilon=0.01) == [1, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -176,18 +219,8 @@ def test_corner_cases_have_the_answers_found_by_hand(attention, margin, epsilon,
 )
 def test_a_middle_position_without_content_keeps_its_weight(attention, epsilon, farthest):
     content = [True, False, True]
-    assert farthest_of_two_classes(attention, [1.0, 5.0, 1.0], epsilon, content) == farthest
-
-
-def farthest_of_two_classes(attention, margin, epsilon, content):
-    """The farthest attention of one text to six decimals, where class 1 leads by `margin`."""
-    attention = torch.tensor([attention]).double()
-    margin = torch.tensor([margin]).double()
-    content = torch.tensor([content])
-    logits = torch.stack([torch.zeros_like(margin), margin], -1)
-    result = farthest_attention(attention, logits, content, epsilon=epsilon)
-    check_claims(result, attention, logits, content, epsilon)
-    return result.attention[0].round(decimals=6).tolist()
+    margin = [1.0, 5.0, 1.0]
+    assert farthest_of_two_classes(attention, margin, epsilon, content) == farthest
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -196,23 +229,37 @@ def farthest_of_two_classes(attention, margin, epsilon, content):
 @pytest.mark.parametrize("markers", [False, True])
 def test_claims_hold_at_every_scale(scale, epsilon, classes, markers):
     arguments = texts(6, 7, classes, seed=2, scale=scale, markers=markers)
-    check_claims(farthest_attention(*arguments, epsilon=epsilon, effort=4), *arguments, epsilon)
+    result = farthest_attention(*arguments, epsilon=epsilon, effort=4)
+    check_claims(result, *arguments, epsilon)
 
 
 def padded_by_seven(attention, logits, content):
-    return pad(attention, (0, 7)), pad(logits, (0, 0, 0, 7), value=3.0), pad(content, (0, 7))
+    """The same texts with seven more positions, whose logits are not 0."""
+    wide_attention = pad(attention, (0, 7))
+    wide_logits = pad(logits, (0, 0, 0, 7), value=3.0)
+    wide_content = pad(content, (0, 7))
+    return wide_attention, wide_logits, wide_content
+
+
+def assert_same_numbers(result, expected, rows=slice(None)):
+    """The same interval as those rows of another batch."""
+    for name in ("jsd", "tvd", "upper_bound", "is_exact"):
+        value = getattr(result, name)
+        expected_value = getattr(expected, name)[rows]
+        torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_padding_changes_nothing(classes):
     arguments = texts(12, 12, classes, seed=8, markers=True)
     expected = farthest_attention(*arguments, epsilon=0.02, effort=6)
-    padded = farthest_attention(*padded_by_seven(*arguments), epsilon=0.02, effort=6)
-    for name in ("jsd", "tvd", "upper_bound", "is_exact"):
-        value = getattr(padded, name)
-        torch.testing.assert_close(value, getattr(expected, name), rtol=0, atol=1e-12)
-    assert (padded.attention[:, 12:] == 0).all()
-    torch.testing.assert_close(padded.attention[:, :12], expected.attention, rtol=0, atol=1e-11)
+    wide = padded_by_seven(*arguments)
+    padded = farthest_attention(*wide, epsilon=0.02, effort=6)
+    assert_same_numbers(padded, expected)
+    text = padded.attention[:, :12]
+    padding = padded.attention[:, 12:]
+    torch.testing.assert_close(text, expected.attention, rtol=0, atol=1e-11)
+    assert (padding == 0).all()
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -223,9 +270,7 @@ def test_a_padded_text_alone_has_the_numbers_that_it_has_in_its_batch(classes):
     for row in range(12):
         text = [column[[row]] for column in padded]
         single = farthest_attention(*text, epsilon=0.02, effort=6)
-        for name in ("jsd", "tvd", "upper_bound", "is_exact"):
-            expected = getattr(batch, name)[[row]]
-            torch.testing.assert_close(getattr(single, name), expected, rtol=0, atol=1e-12)
+        assert_same_numbers(single, batch, [row])
 
 
 @pytest.mark.parametrize("extra", range(4))
@@ -239,18 +284,20 @@ def test_repeated_words_give_the_same_answer_in_any_batch(extra):
     whole = farthest_attention(attention, logits, content, epsilon=0.01)
     support = pad(whole.attention > 0, (0, extra))
 
-    wide_attention = pad(attention, (0, extra))
-    wide_logits = pad(logits, (0, 0, 0, extra))
-    wide_content = pad(content, (0, extra))
+    wide = [
+        pad(attention, (0, extra)),
+        pad(logits, (0, 0, 0, extra)),
+        pad(content, (0, extra)),
+    ]
     for row in range(9):
-        text = (wide_attention[[row]], wide_logits[[row]], wide_content[[row]])
+        text = [column[[row]] for column in wide]
         single = farthest_attention(*text, epsilon=0.01)
-        assert torch.equal(single.attention[0] > 0, support[row])
+        single_support = single.attention[0] > 0
+        assert torch.equal(single_support, support[row])
 
 
-@pytest.mark.parametrize(
-    ("few_pairs", "pairs_at_once"), [(0, 1 << 18), (10**9, 1 << 18), (0, 7), (10**9, 7)]
-)
+@pytest.mark.parametrize("few_pairs", [0, 10**9], ids=["never few", "always few"])
+@pytest.mark.parametrize("pairs_at_once", [7, 1 << 18])
 def test_shortcuts_and_slices_lose_nothing(monkeypatch, few_pairs, pairs_at_once):
     arguments = texts(20, 40, seed=6)
     expected = farthest_attention(*arguments, epsilon=0.01)
@@ -264,10 +311,16 @@ def test_shortcuts_and_slices_lose_nothing(monkeypatch, few_pairs, pairs_at_once
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_text_of_4000_positions(classes):
     arguments = texts(1, 4000, classes, scale=3.0)
-    check_claims(farthest_attention(*arguments, epsilon=0.01, effort=1), *arguments, 0.01)
+    result = farthest_attention(*arguments, epsilon=0.01, effort=1)
+    check_claims(result, *arguments, 0.01)
 
 
-@pytest.mark.parametrize(("epsilon", "effort"), [(-0.01, 1), (math.nan, 1), (0.01, -1)])
-def test_impossible_settings_are_refused(epsilon, effort):
-    with pytest.raises(UserError, match=r"(epsilon is (-0.01|nan)|effort is -1): expected"):
-        farthest_attention(*texts(1, 3), epsilon=epsilon, effort=effort)
+@pytest.mark.parametrize("epsilon", [-0.01, math.nan])
+def test_an_impossible_epsilon_is_refused(epsilon):
+    with pytest.raises(UserError, match=f"epsilon is {epsilon}: expected"):
+        farthest_attention(*texts(1, 3), epsilon=epsilon, effort=1)
+
+
+def test_a_negative_effort_is_refused():
+    with pytest.raises(UserError, match="effort is -1: expected"):
+        farthest_attention(*texts(1, 3), epsilon=0.01, effort=-1)
