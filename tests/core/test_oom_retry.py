@@ -34,7 +34,12 @@ def halved(halving, count, most, error):
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError(FULL), MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")]
+    "error",
+    [
+        RuntimeError(FULL),
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory."),
+    ],
 )
 def test_what_does_not_fit_is_taken_in_halves_and_said_once(capsys, error):
     halving = Halving()

@@ -14,7 +14,11 @@ def parts(task=Task.SINGLE_LABEL, *, question=False, classes=3):
 
 @pytest.mark.parametrize(
     ("task", "question"),
-    [(Task.SINGLE_LABEL, False), (Task.MULTI_LABEL, False), (Task.SINGLE_LABEL, True)],
+    [
+        (Task.SINGLE_LABEL, False),
+        (Task.MULTI_LABEL, False),
+        (Task.SINGLE_LABEL, True),
+    ],
 )
 def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, question):
     classifier, batch, outputs, readout = parts(task, question=question)

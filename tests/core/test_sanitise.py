@@ -46,7 +46,13 @@ def test_what_is_visible_is_printed_as_it_is(text):
 
 @pytest.mark.parametrize("text", [*EVIL, *FORMULAS])
 def test_no_csv_cell_is_run_or_hides_anything(text, tmp_path):
-    rows = pd.DataFrame({"data": [text, "plain"], "value": [-0.5, 2.0], text: ["a", "b"]})
+    rows = pd.DataFrame(
+        {
+            "data": [text, "plain"],
+            "value": [-0.5, 2.0],
+            text: ["a", "b"],
+        }
+    )
     file = Table("table", "A caption", rows).write(tmp_path)[0]
     written = file.read_text(encoding="utf-8")
     assert all(line.isprintable() for line in written.split("\n"))

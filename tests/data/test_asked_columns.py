@@ -15,7 +15,11 @@ from attnprobe.data.local_files import read_file
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
 
-ROWS = {"text": ["good film", "bad film"] * 10, "label": ["1", "0"] * 10, "more": ["x", "y"] * 10}
+ROWS = {
+    "text": ["good film", "bad film"] * 10,
+    "label": ["1", "0"] * 10,
+    "more": ["x", "y"] * 10,
+}
 WRITE = {
     "csv": lambda frame, path: frame.to_csv(path, index=False),
     "xlsx": lambda frame, path: frame.to_excel(path, index=False),
@@ -115,7 +119,11 @@ def workbook(path, rows):
 
 
 def test_a_formula_that_no_spreadsheet_has_calculated_is_named(tmp_path):
-    rows = [["text", "label", "sum"], ["a", 1, "=1+1"], ["b", "=A2", None]]
+    rows = [
+        ["text", "label", "sum"],
+        ["a", 1, "=1+1"],
+        ["b", "=A2", None],
+    ]
     path = workbook(tmp_path / "rows.xlsx", rows)
     message = r"sheet Sheet: cell B3 holds the formula '=A2' and no value: open the file in Excel"
     with pytest.raises(UserError, match=message):
@@ -125,7 +133,14 @@ def test_a_formula_that_no_spreadsheet_has_calculated_is_named(tmp_path):
 
 def test_values_of_a_sheet_are_texts_as_a_person_sees_them(tmp_path):
     day = datetime.datetime(2020, 1, 2)
-    rows = [[None], ["text", "value"], [3.0, True], [None, None], [1.5, day], ["=x", "#N/A"]]
+    rows = [
+        [None],
+        ["text", "value"],
+        [3.0, True],
+        [None, None],
+        [1.5, day],
+        ["=x", "#N/A"],
+    ]
     rows[-1][0] = "'=x"
     path = workbook(tmp_path / "rows.xlsx", rows)
     notes = []

@@ -25,7 +25,11 @@ class Rows(Source):
         tables = {}
         for split, rows in self.splits.items():
             texts, labels = zip(*rows, strict=True)
-            columns = {"text": list(texts), "labels": list(labels), "note": list(texts)}
+            columns = {
+                "text": list(texts),
+                "labels": list(labels),
+                "note": list(texts),
+            }
             tables[split] = datasets.Dataset.from_dict(columns)
         return tables
 
@@ -88,7 +92,11 @@ def test_no_progress_bar_of_the_library_is_shown(capfd):
 
 
 def test_labels_may_be_one_string():
-    rows = [("one", "a | b"), ("two", ""), ("three", "b")]
+    rows = [
+        ("one", "a | b"),
+        ("two", ""),
+        ("three", "b"),
+    ]
     table = LabelSource(Rows(train=rows), others=None).load()["train"]
     assert asked(table) == {
         "one": {"a": "yes", "b": "yes"},
@@ -119,7 +127,14 @@ class Table(Rows):
 
 @pytest.mark.parametrize(
     ("has", "has_not"),
-    [(1, 0), ("1", "0"), (True, False), ("yes", None), ("TRUE", ""), (1.0, float("nan"))],
+    [
+        (1, 0),
+        ("1", "0"),
+        (True, False),
+        ("yes", None),
+        ("TRUE", ""),
+        (1.0, float("nan")),
+    ],
 )
 def test_labels_may_have_a_column_each(has, has_not):
     columns = {

@@ -15,7 +15,12 @@ from tests.data.toys import OTHER, TRAIN, ready
 
 
 @pytest.mark.parametrize(
-    ("split", "columns"), [("train", TRAIN), ("validation", OTHER), ("test", OTHER)]
+    ("split", "columns"),
+    [
+        ("train", TRAIN),
+        ("validation", OTHER),
+        ("test", OTHER),
+    ],
 )
 def test_encoding_against_a_plain_loop(split, columns):
     data = ready()
@@ -84,7 +89,11 @@ def test_a_rationale_as_a_mask():
 
 
 def test_a_rationale_as_spans():
-    spans = {"text": ["a b c d", "a b"], "label": [0, 1], "why": [[[1, 3], [2, 2]], []]}
+    spans = {
+        "text": ["a b c d", "a b"],
+        "label": [0, 1],
+        "why": [[[1, 3], [2, 2]], []],
+    }
     data = ready(spans, spans, spans, rationale="why", rationale_kind="spans", max_tokens=2)
     assert data.splits["test"].rationale(0) == [False, True]
     assert data.splits["test"].rationale(1) == [False, False]
@@ -169,7 +178,11 @@ def with_columns():
         "mine": [[1, 2], [1, 2, 3], [1, 2], [None]],
         "spans": [[0, 0], [0, 0, 0], [1, 1], [0]],
     }
-    test = {**OTHER, "mine": [[0.5, -2], [1]], "spans": [[1, 0], [0, 1]]}
+    test = {
+        **OTHER,
+        "mine": [[0.5, -2], [1]],
+        "spans": [[1, 0], [0, 1]],
+    }
     columns = {"mine": "mine", "teacher_attention": "spans"}
     return ready(train, test, test, per_word=columns, max_tokens=2)
 

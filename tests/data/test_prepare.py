@@ -131,7 +131,11 @@ def test_a_source_without_test_rows_is_refused_where_nothing_is_trained():
 
 
 def test_pool_puts_all_splits_together():
-    part = {"text": ["x y"] * 10, "label": ["a", "b"] * 5, "title": [None] * 10}
+    part = {
+        "text": ["x y"] * 10,
+        "label": ["a", "b"] * 5,
+        "title": [None] * 10,
+    }
     test = {**part, "title": [3] * 10}
     data = ready(part, part, test, pool=True, **SHARES)
     assert data.sizes == {"train": 18, "validation": 6, "test": 6}

@@ -127,7 +127,11 @@ MATCHING = {
     "classes_from": "candidates",
     "tokenizer": "whitespace",
 }
-ALLOWED = [[True, True, False], [True, False, True], [False, False, True]]
+ALLOWED = [
+    [True, True, False],
+    [True, False, True],
+    [False, False, True],
+]
 
 
 def test_candidates_are_words_of_the_text():
@@ -184,7 +188,11 @@ def rationale_of(split, number):
     return list(compress(split.tokens(number), split.rationale(number)))
 
 
-SUPPORTED = {"sentences": "rule", "rationale": "support", "rationale_kind": "sentences"}
+SUPPORTED = {
+    "sentences": "rule",
+    "rationale": "support",
+    "rationale_kind": "sentences",
+}
 
 
 def test_support_becomes_a_mask_over_tokens():

@@ -238,7 +238,11 @@ def test_a_column_that_has_its_name_already_stays(hub_table):
 
 def test_hub_rows_are_chosen_and_columns_joined():
     table = datasets.Dataset.from_dict(
-        {"task": [1, 2, 1], "title": ["a", "b", "c"], "body": ["x", "y", None]}
+        {
+            "task": [1, 2, 1],
+            "title": ["a", "b", "c"],
+            "body": ["x", "y", None],
+        }
     )
     source = HubSource(
         "some/name", only={"task": 1}, join={"text": ["title", "body"]}, rename={"task": "kind"}

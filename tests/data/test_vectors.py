@@ -10,7 +10,12 @@ from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 
 VOCABULARY = Vocabulary(["good", "bad", ". . .", "a\u2028b"])
 GLOVE = "the 0 0\ngood 1 2\nbad 3.5 -4e-1\n. . . 5 6\na\u2028b 7 8\ngood 9 9\n<SOS> 1 1\n"
-EXPECTED = {"good": [1, 2], "bad": [3.5, -0.4], ". . .": [5, 6], "a\u2028b": [7, 8]}
+EXPECTED = {
+    "good": [1, 2],
+    "bad": [3.5, -0.4],
+    ". . .": [5, 6],
+    "a\u2028b": [7, 8],
+}
 
 
 @pytest.mark.parametrize("header", ["", "7 2\n"])

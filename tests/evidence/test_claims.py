@@ -49,7 +49,11 @@ def test_a_claim_is_well_formed(changes, message):
 ABOVE = np.linspace(1, 2, 30)
 BELOW = np.linspace(-2, -1, 30)
 TWO_DATA_SETS = pd.DataFrame(
-    {"data": ["a"] * 30 + ["b"] * 30, "model": "m", "value": np.r_[ABOVE, BELOW]}
+    {
+        "data": ["a"] * 30 + ["b"] * 30,
+        "model": "m",
+        "value": np.r_[ABOVE, BELOW],
+    }
 )
 
 

@@ -108,7 +108,11 @@ def long_table(times=1, **metrics):
     tables = []
     for name, values in metrics.items():
         repeated = np.repeat(np.asarray(values, float), times)
-        columns = {"metric": name, "example_id": np.arange(len(repeated)), "value": repeated}
+        columns = {
+            "metric": name,
+            "example_id": np.arange(len(repeated)),
+            "value": repeated,
+        }
         tables.append(pd.DataFrame(run | columns))
     rows = pd.concat(tables)
     examples = range(len(tables[0]))

@@ -125,7 +125,14 @@ def test_fractions_of_flips_have_the_bootstraps_interval():
     assert halves == Evidence.of(FLIPS / 2)
 
 
-@pytest.mark.parametrize(("classes", "verdict"), [(1, "fails"), (2, "fails"), (9, "cannot decide")])
+@pytest.mark.parametrize(
+    ("classes", "verdict"),
+    [
+        (1, "fails"),
+        (2, "fails"),
+        (9, "cannot decide"),
+    ],
+)
 def test_the_smallest_of_many_numbers_is_a_no_only_as_one_among_so_many(classes, verdict):
     low = Evidence(value=-1.2, low=-2.2, high=-0.2, n=100)  # p = .019: two of it are below .05
     others = [Evidence(value=1.0, low=0.0, high=2.0, n=100)] * (classes - 1)
@@ -223,7 +230,11 @@ SPREAD = np.random.default_rng(0).uniform(0, 2, 200)
 
 @pytest.mark.parametrize(
     ("gain", "verdict"),
-    [(0.0001, "not informative"), (0.019, "cannot decide"), (0.1, "meets")],
+    [
+        (0.0001, "not informative"),
+        (0.019, "cannot decide"),
+        (0.1, "meets"),
+    ],
     ids=["almost nothing", "about the gate", "plenty"],
 )
 def test_attention_that_gains_all_there_is_is_judged_by_how_much_that_is(gain, verdict):

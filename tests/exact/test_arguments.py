@@ -20,7 +20,11 @@ SOLVERS = [
 
 
 def arguments():
-    return [torch.full((2, 4), 0.25), torch.randn(2, 4, 3), torch.ones(2, 4, dtype=torch.bool)]
+    return [
+        torch.full((2, 4), 0.25),
+        torch.randn(2, 4, 3),
+        torch.ones(2, 4, dtype=torch.bool),
+    ]
 
 
 @pytest.mark.parametrize("solve", SOLVERS)

@@ -68,7 +68,13 @@ def test_a_weight_of_nearly_one_costs_no_precision():
 
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize(
-    ("rest", "undefined"), [(0.0, True), (1e-33, True), (0.9e-12, True), (2e-12, False)]
+    ("rest", "undefined"),
+    [
+        (0.0, True),
+        (1e-33, True),
+        (0.9e-12, True),
+        (2e-12, False),
+    ],
 )
 def test_erasing_a_position_is_undefined_where_less_than_a_trillionth_of_the_mass_is_left(
     rest, undefined, linear

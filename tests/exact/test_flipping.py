@@ -154,7 +154,11 @@ def test_erasing_everything_is_no_flip():
 
 
 def test_a_weight_of_one_never_flips():
-    logits = [[0.0, 9.0], [1.0, 0.0], [0.0, 9.0]]
+    logits = [
+        [0.0, 9.0],
+        [1.0, 0.0],
+        [0.0, 9.0],
+    ]
     flipping = smallest_flipping_set(*one_text([0.0, 1.0, 0.0], logits))
     assert flipping.size.tolist() == [-1]
     assert flipping.flips_to.tolist() == [-1]
@@ -183,7 +187,12 @@ def test_ties_are_settled_by_the_lowest_class_and_the_earliest_position():
 
 
 def test_a_tied_decision_is_class_0():
-    logits = [[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    logits = [
+        [1.0, 1.0],
+        [0.0, 0.0],
+        [0.0, 1.0],
+        [1.0, 0.0],
+    ]
     flipping = smallest_flipping_set(*one_text([0.25] * 4, logits))
     assert flipping.size.tolist() == [1]
     assert flipping.flips_to.tolist() == [1]
@@ -191,7 +200,11 @@ def test_a_tied_decision_is_class_0():
 
 
 def test_a_third_class_may_win_where_a_rival_overtakes():
-    logits = [[4.0, 0.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 1.5]]
+    logits = [
+        [4.0, 0.0, 0.0],
+        [0.0, 1.0, 2.0],
+        [0.0, 1.0, 1.5],
+    ]
     text = one_text([1 / 3] * 3, logits)
     overtaking = smallest_overtaking_sets(*text)
     assert overtaking.size.tolist() == [[0, 1, 1]]
@@ -243,7 +256,12 @@ def test_a_text_alone_has_the_set_it_has_in_its_batch(fifty_texts):
 def test_weights_near_one_do_not_cancel(unit, size, members):
     """What little mass there is beside one large weight decides once that weight is gone."""
     weights = [1.0, 3 * unit, 4 * unit, 3 * unit]
-    logits = [[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]
+    logits = [
+        [9.0, 0.0],
+        [0.0, 1.0],
+        [1.0, 0.0],
+        [0.0, 2.0],
+    ]
     flipping = smallest_flipping_set(*one_text(weights, logits))
     assert flipping.size.tolist() == [size]
     assert flipping.members.tolist() == [members]

@@ -36,7 +36,12 @@ def verdicts(results):
 
 HALF = removals(0.5 * ONES)
 LEADS = pytest.mark.parametrize(
-    ("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")]
+    ("lead", "verdict"),
+    [
+        (0.2, "meets"),
+        (-0.2, "fails"),
+        (0.0, "cannot decide"),
+    ],
 )
 
 

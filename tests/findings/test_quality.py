@@ -35,7 +35,15 @@ def right_on(labels, count):
     return quality(labels, np.where(is_right, labels, 1 - labels))
 
 
-@pytest.mark.parametrize(("right", "warns"), [(52, True), (58, True), (80, False), (20, True)])
+@pytest.mark.parametrize(
+    ("right", "warns"),
+    [
+        (52, True),
+        (58, True),
+        (80, False),
+        (20, True),
+    ],
+)
 def test_the_interval_is_wilsons_and_decides(right, warns):
     measured = right_on(np.arange(100) % 2, right)
     low, high = stats.binomtest(right, 100).proportion_ci(method="wilson")

@@ -128,7 +128,14 @@ def test_a_detail_is_not_corrected():
     assert detail.verdict == detail.interval_verdict == Verdict.FAILS
 
 
-@pytest.mark.parametrize(("numbers", "reason"), [(ABOVE, "why not"), (ACROSS, ""), (BELOW, "")])
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        (ABOVE, "why not"),
+        (ACROSS, ""),
+        (BELOW, ""),
+    ],
+)
 def test_a_detail_says_what_keeps_it_from_a_yes_where_its_number_would_be_one(numbers, reason):
     tested = finding(numbers, primary=False, name="d")
     tested = replace(tested, evidence=replace(tested.evidence, no_yes="why not"))

@@ -42,7 +42,13 @@ def pairs(make_run):
         rows.add("swap_room", ids, np.full(count, ROOM))
         rows.add("swap_strength", ids, np.full(count, 0.2))
         rows.add("predicted_class", ids, predictions.ravel())
-        facts = {"experiment": "x", "data": "snli", "model": "m", "seed": 0, "split": "test"}
+        facts = {
+            "experiment": "x",
+            "data": "snli",
+            "model": "m",
+            "seed": 0,
+            "split": "test",
+        }
         table = rows.table({"run_id": name, "probe": "swaps", **facts})
         write_table(table, directory / "tables/swaps.parquet")
         training = {"data": {"slice": "region"}}

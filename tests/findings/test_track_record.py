@@ -35,7 +35,11 @@ def test_a_verdict_carries_its_track_record():
 
 @pytest.mark.parametrize(
     ("encoder", "claim", "answers"),
-    [("cnn", "c", KNOWN), ("lstm", "another", KNOWN), ("lstm", "c", KNOWN.iloc[:40])],
+    [
+        ("cnn", "c", KNOWN),
+        ("lstm", "another", KNOWN),
+        ("lstm", "c", KNOWN.iloc[:40]),
+    ],
     ids=["another kind of model", "another claim", "no rate on wrong attention"],
 )
 def test_where_nothing_was_measured_it_says_so(encoder, claim, answers):

@@ -119,7 +119,12 @@ def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
 
 
 @pytest.mark.parametrize(
-    ("classes", "task"), [(3, Task.SINGLE_LABEL), (2, Task.MULTI_LABEL), (3, Task.MULTI_LABEL)]
+    ("classes", "task"),
+    [
+        (3, Task.SINGLE_LABEL),
+        (2, Task.MULTI_LABEL),
+        (3, Task.MULTI_LABEL),
+    ],
 )
 def test_more_outputs_are_summed_in_absolute_value(classes, task):
     classifier, batch, outputs = subject(classes=classes, task=task)

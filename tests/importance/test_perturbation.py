@@ -89,7 +89,12 @@ def test_sufficient_subset_a_greedy_loop():
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("occlusion", 1e-5), ("lime", 1e-5), ("kernel_shap", 1e-4), ("shapley_sampling", 1e-5)],
+    [
+        ("occlusion", 1e-5),
+        ("lime", 1e-5),
+        ("kernel_shap", 1e-4),
+        ("shapley_sampling", 1e-5),
+    ],
 )
 def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
     subject = additive_subject(importances={"lime": Lime(alpha=1e-9)})

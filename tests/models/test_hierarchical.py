@@ -20,7 +20,12 @@ WORD_ENCODERS = {
     "conv": partial(CNNEncoder, kernel_sizes=(3, 5), filters=4, dropout=0.3),
     "noenc": NoEncoder,
 }
-SENTENCES = [[4, 1, 7, 2], [3], [2, 2, 9], [1]]
+SENTENCES = [
+    [4, 1, 7, 2],
+    [3],
+    [2, 2, 9],
+    [1],
+]
 
 
 def han(name):

@@ -182,7 +182,12 @@ def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was(audit_of_logits, t
     before = file_contents(tmp_path)
     with pytest.raises(RuntimeError, match="no memory left"):
         audit_tensors(
-            ATTENTION, LOGITS, labels=[0, 1], probes=[Failing()], output=tmp_path, page=False
+            ATTENTION,
+            LOGITS,
+            labels=[0, 1],
+            probes=[Failing()],
+            output=tmp_path,
+            page=False,
         )
     assert file_contents(tmp_path) == before
 

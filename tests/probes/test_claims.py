@@ -237,7 +237,12 @@ def finding_of(probe, metrics, name):
 
 @pytest.mark.parametrize(("probe", "name"), CASES, ids=lambda word: word)
 @pytest.mark.parametrize(
-    ("centre", "verdict"), [(0.15, "meets"), (-0.15, "fails"), (0.0, "cannot decide")]
+    ("centre", "verdict"),
+    [
+        (0.15, "meets"),
+        (-0.15, "fails"),
+        (0.0, "cannot decide"),
+    ],
 )
 def test_a_claim_holds_fails_or_stays_undecided(probe, name, centre, verdict):
     half = np.linspace(0.01, 0.14, COUNT // 2)
@@ -398,7 +403,11 @@ def test_numbers_of_claims_by_hand(probe, name, metrics, value, n):
 
 @pytest.mark.parametrize(
     ("optimum", "bound", "verdict"),
-    [(0.3, 0.3, "meets"), (0.3, 0.6, "cannot decide"), (0.6, 0.6, "fails")],
+    [
+        (0.3, 0.3, "meets"),
+        (0.3, 0.6, "cannot decide"),
+        (0.6, 0.6, "fails"),
+    ],
     ids=["proved", "bracketed", "refuted"],
 )
 def test_that_no_other_attention_was_found_is_no_pass(optimum, bound, verdict):

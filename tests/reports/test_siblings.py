@@ -48,7 +48,11 @@ def test_a_text_that_ends_in_the_padding_token_is_pooled_as_by_the_library(tmp_p
 
 
 def test_a_decoder_that_cuts_and_pads_on_the_left_pools_as_its_library(tmp_path):
-    sides = {"padding_side": "left", "truncation_side": "left", "model_max_length": 8}
+    sides = {
+        "padding_side": "left",
+        "truncation_side": "left",
+        "model_max_length": 8,
+    }
     reader = tokenizer(tmp_path / "model", post="$A [SEP]", eos_token="[SEP]", **sides)
     plain = network(tmp_path / "model", "Llama", vocab_size=len(reader), pad_token_id=3)
     plain.to(torch.bfloat16).save_pretrained(tmp_path / "model")
@@ -118,7 +122,11 @@ def test_an_end_token_in_a_text_does_not_end_a_prompt(tmp_path):
 
 def test_a_special_token_in_the_second_text_of_a_pair_is_read_as_one(tmp_path):
     reader = byte_tokenizer(tmp_path / "model")
-    settings = {"vocab_size": len(reader), "max_position_embeddings": 310, "pad_token_id": 0}
+    settings = {
+        "vocab_size": len(reader),
+        "max_position_embeddings": 310,
+        "pad_token_id": 0,
+    }
     plain = network(tmp_path / "model", "Roberta", type_vocab_size=1, **settings)
     rows = [("the film", "was </s> good", "no"), ("a <mask> plot", "dull</s>", "yes")]
     result = opened(
@@ -152,12 +160,24 @@ def test_bytes_that_are_merged_across_spaces_are_one_unit(tmp_path):
     )
     inner.train_from_iterator(["by the way it was dull", "by the way it was fine"] * 20, trainer)
     reader = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+        tokenizer_object=inner,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
     )
     reader.save_pretrained(tmp_path / "model")
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "pad_token_id": 0}
+    sizes = {
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 2,
+        "pad_token_id": 0,
+    }
     plain = network(tmp_path / "model", "GPT2", vocab_size=len(reader), **sizes)
-    rows = [("by the way it was dull", "no"), ("it was by the way", "yes"), ("dull it was", "no")]
+    rows = [
+        ("by the way it was dull", "no"),
+        ("it was by the way", "yes"),
+        ("dull it was", "no"),
+    ]
     result = opened(tmp_path / "model", rows, tmp_path)
     assert_agrees(result, plain, reader, alone(rows))
     part = result.data.splits["test"]

@@ -286,8 +286,18 @@ def test_the_table_of_ways_is_of_right_and_of_wrong_attentions(monkeypatch):
 
 def test_a_way_says_yes_above_what_wrong_attentions_of_other_rules_have():
     """By hand: the 95 % quantile of 1, …, 20 is 19.05; a rule's own wrong ones play no part."""
-    wrong = pd.DataFrame({"rule": "a", "standing": "wrong", "largest": np.arange(1.0, 21)})
-    of_b = {"rule": "b", "standing": ["right", "right", "wrong"], "largest": [19.0, 19.1, 500.0]}
+    wrong = pd.DataFrame(
+        {
+            "rule": "a",
+            "standing": "wrong",
+            "largest": np.arange(1.0, 21),
+        }
+    )
+    of_b = {
+        "rule": "b",
+        "standing": ["right", "right", "wrong"],
+        "largest": [19.0, 19.1, 500.0],
+    }
     rows = pd.concat([wrong, pd.DataFrame(of_b)], ignore_index=True)
     is_yes = says_yes(rows, "largest")
     assert is_yes[rows["rule"] == "b"].tolist() == [False, True, True]
@@ -295,7 +305,13 @@ def test_a_way_says_yes_above_what_wrong_attentions_of_other_rules_have():
 
 
 def test_the_verdict_says_yes_by_its_own_rule():
-    rows = pd.DataFrame({"rule": ["a", "b"], "answer": ["yes", "open"], "standing": "right"})
+    rows = pd.DataFrame(
+        {
+            "rule": ["a", "b"],
+            "answer": ["yes", "open"],
+            "standing": "right",
+        }
+    )
     is_yes = says_yes(rows, "share")
     assert is_yes.tolist() == [True, False]
     assert yes_rate(rows, is_yes).value == 0.5

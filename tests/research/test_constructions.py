@@ -164,7 +164,11 @@ def evidence(low, high):
 
 
 def test_coverage_counts_intervals_that_hold_the_truth():
-    shares = [evidence(0.1, 0.3), evidence(0.25, 0.5), evidence(0.45, 0.6)]
+    shares = [
+        evidence(0.1, 0.3),
+        evidence(0.25, 0.5),
+        evidence(0.45, 0.6),
+    ]
     line = Coverage("", 0.5, 10, 1, truth=0.28, shares=shares)
     assert line.holds == 2
     assert line.answers == {"yes": 1, "no": 1, "open": 1, "not asked": 0}
@@ -181,7 +185,11 @@ def test_coverage_of_the_asked_leaves_out_what_is_not_asked():
 
 
 def test_changes_by_seed_are_those_from_the_most_frequent_answer():
-    shares = [evidence(0.5, 0.6), evidence(0.3, 0.5), evidence(0.45, 0.6)]
+    shares = [
+        evidence(0.5, 0.6),
+        evidence(0.3, 0.5),
+        evidence(0.45, 0.6),
+    ]
     assert SeedChanges(0.5, shares).changed == 1
 
 

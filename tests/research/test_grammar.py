@@ -83,7 +83,13 @@ def inner_words(words, rule):
 
 def label_of_place(words, rule):
     inner = inner_words(words, rule)
-    places = {"first": 0, "lead": 2, "middle": len(inner) // 2, "tail": -3, "last": -1}
+    places = {
+        "first": 0,
+        "lead": 2,
+        "middle": len(inner) // 2,
+        "tail": -3,
+        "last": -1,
+    }
     word = inner[places[rule.position]]
     return cues([word], "cue")[0]
 

@@ -20,7 +20,11 @@ def test_a_part_replaces_the_one_before(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "count"),
-    [("", 0), ("<!-- null -->\nwithout an end\n", 0), (2 * "<!-- x -->\n<!-- end of x -->\n", 0)],
+    [
+        ("", 0),
+        ("<!-- null -->\nwithout an end\n", 0),
+        (2 * "<!-- x -->\n<!-- end of x -->\n", 0),
+    ],
     ids=["nothing", "no end", "another part"],
 )
 def test_a_page_without_the_part_is_refused(tmp_path, content, count):

@@ -347,7 +347,13 @@ def test_a_published_number_outside_the_interval_is_bold(cells, parts):
 
 
 @pytest.mark.parametrize(
-    ("published", "beyond"), [(0.5, False), (0.4, False), (0.39, True), (0.61, True)]
+    ("published", "beyond"),
+    [
+        (0.5, False),
+        (0.4, False),
+        (0.39, True),
+        (0.61, True),
+    ],
 )
 def test_beyond_is_outside_of_the_ends(published, beyond):
     compared = invented_cell(published, measured(STARTED, 0.5, 0.1))

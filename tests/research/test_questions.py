@@ -275,7 +275,13 @@ def world(gain, off, leak, longer, wider):
     return means
 
 
-EFFECTS = {"gain": 0.25, "off": 0.4, "leak": 0.3, "longer": 0.1, "wider": 0.05}
+EFFECTS = {
+    "gain": 0.25,
+    "off": 0.4,
+    "leak": 0.3,
+    "longer": 0.1,
+    "wider": 0.05,
+}
 
 
 def verdicts_on(grid, **settings):

@@ -113,7 +113,13 @@ def test_the_runs_stay_where_they_are_to_be_kept(tmp_path):
 def test_an_attention_is_right_or_wrong_by_its_mass_and_by_what_it_is(
     rightness, avoids_reason, facts, truth
 ):
-    known = {"accuracy": 1.0, "balanced_accuracy": 1.0, "follows": 1.0, "mass": 0.5, "chance": 0.1}
+    known = {
+        "accuracy": 1.0,
+        "balanced_accuracy": 1.0,
+        "follows": 1.0,
+        "mass": 0.5,
+        "chance": 0.1,
+    }
     known |= {"rightness": rightness, "class_rightness": (), "texts": 50}
     assert Facts(**known | facts).truth(avoids_reason=avoids_reason) == truth
 
@@ -182,8 +188,18 @@ def test_a_misled_attention_is_supervised_on_one_word_that_does_not_decide():
 
 def invented(number, truth, chip, rightness, mode="run"):
     verdict = {"With care": Verdict.MEETS, "No": Verdict.FAILS}.get(chip, Verdict.CANNOT_DECIDE)
-    claim = {"claim": "c", "criterion": "erasure", "level": "word", "primary": True}
-    row = {"rule": f"rule {number % 4}", "kind": "token", "encoder": "lstm", "family": "lstm"}
+    claim = {
+        "claim": "c",
+        "criterion": "erasure",
+        "level": "word",
+        "primary": True,
+    }
+    row = {
+        "rule": f"rule {number % 4}",
+        "kind": "token",
+        "encoder": "lstm",
+        "family": "lstm",
+    }
     row |= {"attention": "learned", "standing": "learned", "draw": number, "mode": mode}
     row |= {"truth": truth, "rightness": rightness, "chip": chip, "spec": {}}
     return row | {"answers": [claim | {"verdict": str(verdict)}]}

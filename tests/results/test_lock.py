@@ -130,7 +130,11 @@ def test_somebody_elses_lock_is_not_removed(tmp_path):
 
 @pytest.mark.parametrize(
     ("module", "name", "number"),
-    [(fcntl, "flock", errno.ENOSYS), (fcntl, "flock", errno.ENOLCK), (os, "open", errno.EACCES)],
+    [
+        (fcntl, "flock", errno.ENOSYS),
+        (fcntl, "flock", errno.ENOLCK),
+        (os, "open", errno.EACCES),
+    ],
 )
 def test_a_file_system_without_locks_or_a_read_only_one_stops_no_run(
     tmp_path, monkeypatch, module, name, number

@@ -136,7 +136,13 @@ def test_a_question_knows_the_first_one_about_its_text(tmp_path):
     assert first_of_text(texts_of(RunDirectory(unasked))) == {}
 
 
-TOKENS = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
+TOKENS = [
+    ["good", "film"],
+    ["good film"],
+    ["good", "film"],
+    ["dull"],
+    ["good", "film"],
+]
 QUESTIONS = [["who"], ["who"], ["who"], ["who"], ["why"]]
 NUMBERS = [0.1, 0.2, 0.9, 0.3, 0.9]
 

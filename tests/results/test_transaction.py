@@ -11,8 +11,16 @@ from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from tests.faults.operations import Fault, watch
 from tests.results.test_directory import content_of, write_mine
 
-FIRST = {"tables/a.parquet": "a", "tables/training.parquet": "t", "figures/a.pdf": "p"}
-SECOND = {"tables/b.parquet": "b", "tables/training.parquet": "t2", "figures/b.pdf": "q"}
+FIRST = {
+    "tables/a.parquet": "a",
+    "tables/training.parquet": "t",
+    "figures/a.pdf": "p",
+}
+SECOND = {
+    "tables/b.parquet": "b",
+    "tables/training.parquet": "t2",
+    "figures/b.pdf": "q",
+}
 MINE = (
     "mine.txt",
     "parts/mine.part",

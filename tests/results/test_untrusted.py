@@ -48,7 +48,11 @@ BROKEN_YAML = {
 
 def broken_files():
     """A case for every reader and every way in which what it reads may be broken."""
-    readers = [(read_json, BROKEN_JSON), (read_sealed, BROKEN_JSON), (read_yaml, BROKEN_YAML)]
+    readers = [
+        (read_json, BROKEN_JSON),
+        (read_sealed, BROKEN_JSON),
+        (read_yaml, BROKEN_YAML),
+    ]
     for read, broken in readers:
         for name, content in broken.items():
             yield pytest.param(read, content, id=f"{read.__name__}, {name}")

@@ -149,7 +149,12 @@ def invented_study(
         curve = {"loss": 0.1, "tvd": tvd, "jsd": jsd}
         member("adversary", 0, weight, f1=0.8, teacher=True, tvd=tvd, jsd=jsd, validation=curve)
     directory = folder / "study"
-    content = {"study": of, "data": "sst", "model": "lstm_additive", "members": members}
+    content = {
+        "study": of,
+        "data": "sst",
+        "model": "lstm_additive",
+        "members": members,
+    }
     write_sealed(
         content | {"settings": {"tests": list(tests), "above": 0.4}}, directory / "study.json"
     )

@@ -17,7 +17,14 @@ def table_of(**methods):
         for operator in ("delete", "zeros")
         for text, value in enumerate(values)
     ]
-    run = {"run_id": "r", "experiment": "x", "data": "d", "model": "m", "seed": 0, "split": "test"}
+    run = {
+        "run_id": "r",
+        "experiment": "x",
+        "data": "d",
+        "model": "m",
+        "seed": 0,
+        "split": "test",
+    }
     return pd.DataFrame(rows).assign(step=np.nan, probe="faithfulness", **run)
 
 
