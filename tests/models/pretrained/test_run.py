@@ -35,18 +35,18 @@ PROBES = [
 ]
 
 
-def labelled_rows():
+def labelled_rows(count):
     """Texts that all end in "unable", under the labels' names in another spelling."""
     draw = random.Random(0)
     rows = []
-    for number in range(32):
+    for number in range(count):
         words = draw.choices(WORDS, k=draw.randint(3, 8))
         label = ("Great", "good", "so_so", "very bad")[number % 4]
         rows.append((" ".join([*words, "unable"]), label))
     return rows
 
 
-ROWS = labelled_rows()
+ROWS = labelled_rows(32)
 
 
 def config(folder, output, *overrides, rows=ROWS, training="none"):
@@ -211,7 +211,8 @@ def test_a_checkpoint_of_other_classes_must_be_fine_tuned(tmp_path, training, me
 def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(tmp_path):
     folder = checkpoint("bert")
     overrides = ["training.epochs=2", "probe=[permutation]"]
-    directory = run(config(folder, tmp_path, *overrides, training="finetune"))
+    rows = labelled_rows(80)
+    directory = run(config(folder, tmp_path, *overrides, rows=rows, training="finetune"))
     manifest = RunDirectory(directory).manifest()
     assert manifest["chosen_epoch"] in (0, 1)
     assert len(manifest["classes"]) == 4  # a new head: the checkpoint's had two
