@@ -16,6 +16,8 @@ from tests.toys import toy_batch, toy_classifier, toy_readout
 
 CONTENT = torch.tensor([[False, True, True, True, True, False, False]])
 ATTENTION = torch.tensor([[0.0, 0.1, 0.4, 0.4, 0.1, 0.0, 0.0]], dtype=torch.float64)
+WEIGHTS = ATTENTION[0, 1:5]
+"""Those of the content."""
 IDS = torch.tensor([3])
 
 
@@ -29,8 +31,9 @@ def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_e
     drawn = permuted(ATTENTION, CONTENT, noise, ties)
 
     sorted_weights = drawn.attention[:, 0, 1:5].sort().values
-    assert (sorted_weights == ATTENTION[0, 1:5].sort().values).all()
-    top_weight = drawn.attention.gather(-1, drawn.top.unsqueeze(-1))
+    assert (sorted_weights == WEIGHTS.sort().values).all()
+    top = drawn.top.unsqueeze(-1)
+    top_weight = drawn.attention.gather(-1, top)
     assert (top_weight == 0.4).all()
     counts = drawn.top.flatten().bincount(minlength=7)
     assert counts[[0, 5, 6]].sum() == 0
@@ -54,7 +57,7 @@ def test_random_weights_are_as_spread_out_as_the_texts_own(random_weights):
     scores'."""
     log_weights = random_weights[:, 0, 1:5].log()
     variance = log_weights.var(-1).mean()
-    text_variance = ATTENTION[0, 1:5].log().var(correction=0)
+    text_variance = WEIGHTS.log().var(correction=0)
     torch.testing.assert_close(variance, text_variance, rtol=0.05, atol=0)
 
 
@@ -62,7 +65,7 @@ def test_level_positions_share_the_top():
     top = is_top(ATTENTION, CONTENT)
     assert top[0].nonzero().flatten().tolist() == [2, 3]
 
-    values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]], dtype=torch.float64)
+    values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]]).double()
     assert over_ties(values, top).tolist() == [3.0]
 
 
@@ -73,11 +76,18 @@ def test_of_level_positions_either_is_drawn_as_the_top():
 
 
 def test_even_attention_has_the_same_weight_on_all_words():
-    assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
+    weights = even(CONTENT)[0].tolist()
+    assert weights == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
 
 
-TWO_CONTENTS = torch.tensor([[True, True, True, True], [False, True, True, False]])
-TWO_ATTENTIONS = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64)
+TWO_ATTENTIONS = torch.tensor(
+    [
+        [0.1, 0.2, 0.6, 0.1],
+        [0.0, 0.5, 0.5, 0.0],
+    ],
+    dtype=torch.float64,
+)
+TWO_CONTENTS = TWO_ATTENTIONS > 0
 TWO_IDS = torch.tensor([5, 2])
 
 
@@ -86,28 +96,34 @@ def noise():
     return Draws(0, "x").normal(3, TWO_CONTENTS, TWO_IDS)
 
 
-@pytest.mark.parametrize("row", [0, 1])
-def test_each_text_of_a_batch_has_its_own_random_weights(row, noise):
-    batch = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise)
-    single = random_like(TWO_ATTENTIONS[[row]], TWO_CONTENTS[[row]], noise[:, [row]])
+def check_text_alone(row, null, *noises):
+    """A null draws for this text of the batch what it draws for the text alone."""
+    batch = null(TWO_ATTENTIONS, TWO_CONTENTS, *noises)
+
+    attention = TWO_ATTENTIONS[[row]]
+    content = TWO_CONTENTS[[row]]
+    text_noises = [noise[:, [row]] for noise in noises]
+    single = null(attention, content, *text_noises)
+
     torch.testing.assert_close(batch.attention[:, [row]], single.attention)
     torch.testing.assert_close(batch.top[:, [row]], single.top)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_each_text_of_a_batch_has_its_own_random_weights(row, noise):
+    check_text_alone(row, random_like, noise)
 
 
 @pytest.mark.parametrize("row", [0, 1])
 def test_each_text_of_a_batch_has_its_own_permutation(row, noise):
     uniform = Draws(0, "x").uniform(3, TWO_CONTENTS, TWO_IDS)
-    batch = permuted(TWO_ATTENTIONS, TWO_CONTENTS, uniform, noise)
-    single = permuted(
-        TWO_ATTENTIONS[[row]], TWO_CONTENTS[[row]], uniform[:, [row]], noise[:, [row]]
-    )
-    torch.testing.assert_close(batch.attention[:, [row]], single.attention)
-    torch.testing.assert_close(batch.top[:, [row]], single.top)
+    check_text_alone(row, permuted, uniform, noise)
 
 
 def test_equal_weights_stay_equal(noise):
-    weights = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise).attention[:, 1, 1:3]
-    assert weights.allclose(torch.tensor(0.5).double())
+    drawn = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise)
+    weights = drawn.attention[:, 1, 1:3]
+    torch.testing.assert_close(weights, torch.full_like(weights, 0.5))
 
 
 def erased_by_hand(readout, weights, row, item):
@@ -126,11 +142,19 @@ def erased_by_hand(readout, weights, row, item):
     return loss, float(flips)
 
 
+def assert_erasure(erasures, row, item, expected):
+    """Its loss and whether it flips are those of the loop."""
+    drop, flip = expected
+    assert float(erasures.drop[row, item]) == pytest.approx(drop, abs=1e-12)
+    assert float(erasures.flip[row, item]) == flip
+
+
 def readout_and_top(question):
     classifier = toy_classifier(spread=4, question=question, classes=3)
     _, readout = toy_readout(classifier, toy_batch([6, 3], question=question))
     ties = torch.rand(1, *readout.content.shape)
-    return readout, top_of(readout.attention.unsqueeze(0), readout.content, ties)[0]
+    [top] = top_of(readout.attention[None], readout.content, ties)
+    return readout, top
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -138,10 +162,11 @@ def test_every_erasure_agrees_with_a_loop(question):
     readout, _ = readout_and_top(question)
     erasures = each_erased(readout, readout.attention)
     for row, item in readout.content.nonzero().tolist():
-        drop, flip = erased_by_hand(readout, readout.attention[row], row, item)
-        assert float(erasures.drop[row, item]) == pytest.approx(drop, abs=1e-12)
-        assert float(erasures.flip[row, item]) == flip
-    assert erasures.drop[~readout.content].isnan().all()
+        weights = readout.attention[row]
+        expected = erased_by_hand(readout, weights, row, item)
+        assert_erasure(erasures, row, item, expected)
+    outside_content = erasures.drop[~readout.content]
+    assert outside_content.isnan().all()
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -152,9 +177,8 @@ def test_every_exchange_agrees_with_a_loop(question):
         leader = int(top[row])
         weights = readout.attention[row].clone()
         weights[[item, leader]] = weights[[leader, item]]
-        drop, flip = erased_by_hand(readout, weights, row, item)
-        assert float(exchanges.drop[row, item]) == pytest.approx(drop, abs=1e-12)
-        assert float(exchanges.flip[row, item]) == flip
+        expected = erased_by_hand(readout, weights, row, item)
+        assert_erasure(exchanges, row, item, expected)
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -162,14 +186,17 @@ def test_the_top_exchanged_with_itself_is_a_plain_erasure(question):
     readout, top = readout_and_top(question)
     erasures = each_erased(readout, readout.attention)
     exchanges = each_erased(readout, readout.attention, top)
-    column = top.unsqueeze(1)
-    assert (exchanges.drop.gather(1, column) == erasures.drop.gather(1, column)).all()
-    assert is_top(readout.attention, readout.content).gather(1, column).all()
+    row = torch.arange(2)
+    assert torch.equal(exchanges.drop[row, top], erasures.drop[row, top])
+    leads = is_top(readout.attention, readout.content)
+    assert leads[row, top].all()
 
 
 def test_an_item_with_all_of_the_attention_cannot_be_erased():
     _, readout = toy_readout(toy_classifier(), toy_batch([3]))
     one_hot = torch.zeros(1, 1, 5, dtype=torch.float64)
     one_hot[..., 2] = 1
-    assert erased(readout, one_hot, torch.tensor([[2]])).drop.isnan().all()
-    assert erased(readout, one_hot, torch.tensor([[1]])).drop.abs().max() == 0
+    only_item = erased(readout, one_hot, torch.tensor([[2]]))
+    item_without_weight = erased(readout, one_hot, torch.tensor([[1]]))
+    assert only_item.drop.isnan().all()
+    assert (item_without_weight.drop == 0).all()
