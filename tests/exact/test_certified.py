@@ -42,14 +42,14 @@ def best_on_grid(grid, weights, logits, epsilon, *, exclusive):
     ],
 )
 def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, epsilon):
-    attention, logits, content = texts(20 if exclusive else 15, seq, classes, seed=seq + classes)
+    count = 20 if exclusive else 15
+    attention, logits, content = texts(count, seq, classes, seed=seq + classes)
     result = farthest_attention(attention, logits, content, epsilon=epsilon, exclusive=exclusive)
     check_claims(result, attention, logits, content, epsilon, exclusive=exclusive)
     grid = torch.cat([simplex_grid(seq, steps), edges(seq, 2000)])
-    best_by_text = []
-    for weights, text_logits in zip(attention, logits, strict=True):
-        best_by_text.append(best_on_grid(grid, weights, text_logits, epsilon, exclusive=exclusive))
-    best = torch.tensor(best_by_text, dtype=torch.float64)
+    best = torch.empty(count, dtype=torch.float64)
+    for row, weights in enumerate(attention):
+        best[row] = best_on_grid(grid, weights, logits[row], epsilon, exclusive=exclusive)
     assert (best <= result.upper_bound + 1e-12).all()
     missed = (best - result.jsd).clamp(min=0)
     assert missed.mean() < 0.005
@@ -75,14 +75,16 @@ def test_no_feasible_vertex_beats_the_upper_bound():
 
 
 def same_prediction_on(support, weights, margins):
-    """The weights on these positions that give the model's own logits; some may be negative."""
+    """The weights on these positions that give the model's own logits; some may be negative.
+
+    The margin of class 0 is 0 everywhere: its equation is replaced by that of a sum of 1.
+    """
+    equations = margins[support].T.clone()
+    equations[0] = 1
     logits = weights @ margins
-    unit_sum = torch.ones(1, dtype=torch.float64)
-    ones = torch.ones(1, len(support), dtype=torch.float64)
-    equations = torch.cat([margins[support, 1:].T, ones])
-    solution = torch.linalg.solve(equations, torch.cat([logits[1:], unit_sum]))
+    logits[0] = 1
     candidate = torch.zeros_like(weights)
-    candidate[support] = solution
+    candidate[support] = torch.linalg.solve(equations, logits)
     return candidate
 
 
@@ -113,11 +115,13 @@ def test_effort_closes_the_gap(intervals_by_effort):
     for less_effort, more_effort in itertools.pairwise(intervals):
         assert (more_effort.upper_bound <= less_effort.upper_bound + 1e-9).all()
         assert more_effort.jsd.mean() >= less_effort.jsd.mean()
-    gaps = {}
+    mean_gap = {}
     for effort, interval in intervals_by_effort.items():
-        gaps[effort] = (interval.upper_bound - interval.jsd).mean().item()
-    assert gaps[60] < gaps[8] / 2 < gaps[1] / 2
-    assert gaps[60] < 0.012
+        gap = interval.upper_bound - interval.jsd
+        mean_gap[effort] = gap.mean().item()
+    assert mean_gap[8] < mean_gap[1]
+    assert mean_gap[60] < mean_gap[8] / 2
+    assert mean_gap[60] < 0.012
 
 
 def test_no_effort_leaves_the_free_bound(intervals_by_effort):
@@ -148,7 +152,14 @@ def extra_coordinates(logits, moved):
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3])
-@pytest.mark.parametrize(("seed", "classes"), [(0, 3), (1, 4), (2, 6)])
+@pytest.mark.parametrize(
+    ("seed", "classes"),
+    [
+        pytest.param(0, 3, id="3 classes"),
+        pytest.param(1, 4, id="4 classes"),
+        pytest.param(2, 6, id="6 classes"),
+    ],
+)
 def test_every_attention_within_epsilon_is_inside_the_polytope_of_classes(seed, classes, epsilon):
     attention, position_logits = first_text(classes, seed=seed, scale=1.5)
     logits = attention @ position_logits
@@ -166,7 +177,14 @@ def test_every_attention_within_epsilon_is_inside_the_polytope_of_classes(seed, 
 
 
 @pytest.mark.parametrize("epsilon", [0.03, 0.25])
-@pytest.mark.parametrize(("seed", "labels"), [(0, 2), (1, 3), (2, 6)])
+@pytest.mark.parametrize(
+    ("seed", "labels"),
+    [
+        pytest.param(0, 2, id="2 labels"),
+        pytest.param(1, 3, id="3 labels"),
+        pytest.param(2, 6, id="6 labels"),
+    ],
+)
 def test_every_attention_within_epsilon_is_inside_the_polytope_of_labels(seed, labels, epsilon):
     """The polytope's further coordinates: by how much each logit rises and falls."""
     attention, position_logits = first_text(labels, seed=seed, scale=2.5)
@@ -179,8 +197,8 @@ def test_every_attention_within_epsilon_is_inside_the_polytope_of_labels(seed, l
     fall = (-moved).clamp(min=0)
     extra = torch.cat([rise, fall], -1)
 
-    shift = position_logits - logits
-    region = Region(attention.numpy(), shift.numpy(), 1.0, epsilon, logits.numpy(), exclusive=False)
+    shift = (position_logits - logits).numpy()
+    region = Region(attention.numpy(), shift, 1.0, epsilon, logits.numpy(), exclusive=False)
     check_inside(Polytope(region), candidates[is_within], extra[is_within])
 
 
@@ -194,12 +212,16 @@ def attentions_around(attention):
 
 
 def check_inside(polytope, candidates, extra):
-    """The relaxation must not cut off anything: its rows hold for all of these attentions."""
+    """The relaxation must not cut off anything: its rows hold for all of these attentions.
+
+    The last row is the equation that the weights sum to the mass.
+    """
     points = torch.cat([candidates, extra], -1).numpy()
     assert len(points) > 200
     sides = points @ polytope.rows.T
-    assert (sides[:, :-1] <= polytope.limits[:-1]).all()
-    np.testing.assert_allclose(sides[:, -1], polytope.limits[-1])
+    *limits, mass = polytope.limits
+    assert (sides[:, :-1] <= limits).all()
+    np.testing.assert_allclose(sides[:, -1], mass)
     assert (candidates.numpy() <= polytope.highest() + 1e-12).all()
     low, high = polytope.extra.T
     assert (extra.numpy() >= low).all()
@@ -212,7 +234,9 @@ def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, ends):
     good = farthest_attention(attention, logits, content, epsilon=0.02)
 
     def fails(programme, cost):
-        return programme.without_optimum(cost, np.zeros(0)) if ends == "stalled" else None
+        if ends == "infeasible":
+            return None
+        return programme.without_optimum(cost, np.zeros(0))
 
     monkeypatch.setattr(certified.Programme, "minimise", fails)
     result = farthest_attention(attention, logits, content, epsilon=0.02)
@@ -232,9 +256,10 @@ def test_one_label_beside_one_that_never_moves_is_two_exclusive_classes(epsilon)
     """A single logit s as [0, s]: the mean over two labels of which one is constant is half of its
     total variation."""
     attention, logits, content = texts(8, 9, 2, seed=1)
-    margin = logits[..., 1:]
-    classes = torch.cat([torch.zeros_like(margin), margin], -1)
-    labels = torch.cat([torch.full_like(margin, 0.3), margin], -1)
+    classes = logits.clone()
+    classes[..., 0] = 0
+    labels = logits.clone()
+    labels[..., 0] = 0.3
     exact = farthest_attention(attention, classes, content, epsilon=epsilon)
     result = farthest_attention(attention, labels, content, epsilon=epsilon / 2, exclusive=False)
     missed = exact.jsd - result.jsd
@@ -249,9 +274,9 @@ def test_one_label_beside_one_that_never_moves_is_two_exclusive_classes(epsilon)
 @pytest.mark.parametrize("logit", [-6.0, -1.0, 0.0, 0.7, 5.0])
 def test_no_secant_is_flatter_than_the_flatter_end(logit, end):
     """What the polytope rests on, by brute force."""
-    [slope_at_zero] = secant_slope(np.array([logit]), np.array([0.0]))
-    [slope_at_end] = secant_slope(np.array([logit]), np.array([end]))
+    ends = np.array([0.0, end])
+    flatter_slope = secant_slope(np.array([logit, logit]), ends).min()
     steps = np.linspace(0, end, 500)[1:]
     rises = expit(logit + steps) - expit(logit)
     slopes = rises / steps
-    assert min(slope_at_zero, slope_at_end) <= slopes.min() + 1e-12
+    assert flatter_slope <= slopes.min() + 1e-12

@@ -21,17 +21,23 @@ from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout, undecide
 
 
 def readout_of(attention, position_logits, content=None, *, linear=True):
+    """A readout of these position logits, which shows them or (not linear) only decodes by them."""
     attention = torch.as_tensor(attention, dtype=torch.float64)
-    content = torch.ones_like(attention).bool() if content is None else content
+    position_logits = position_logits.double()
+    if content is None:
+        content = torch.ones_like(attention, dtype=torch.bool)
     ids = torch.arange(len(attention))
-    readout = Readout(attention, content, ids, position_logits=position_logits.double())
-    return readout if linear else Readout(attention, content, ids, decode=readout.logits)
+    readout = Readout(attention, content, ids, position_logits=position_logits)
+    if linear:
+        return readout
+    return Readout(attention, content, ids, decode=readout.logits)
 
 
 @pytest.mark.parametrize("question", [False, True])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_single_erasures_equal_the_published_loop(classes, question):
-    batch = toy_batch([9, 4, 1, *[2, 3, 5] * 6], padding=2, question=question)
+    lengths = [9, 4, 1, *[2, 3, 5] * 6]
+    batch = toy_batch(lengths, padding=2, question=question)
     classifier = undecided(toy_classifier(classes=classes, spread=8, question=question), batch)
     outputs, readout = toy_readout(classifier, batch)
     result = erase_each(readout)
@@ -56,13 +62,21 @@ def test_single_erasures_equal_the_published_loop(classes, question):
 def test_a_weight_of_nearly_one_costs_no_precision():
     rest = 1e-11
     weights = [1 - 3 * rest, rest, 2 * rest]
-    logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [0.0, 2.0]]])
-    result = erase_each(readout_of([weights], logits))
-    before = torch.tensor([9.0, 0.0], dtype=torch.float64).softmax(-1)
+    logits = torch.tensor(
+        [
+            [9.0, 0.0],
+            [0.0, 1.0],
+            [0.0, 2.0],
+        ]
+    )
+    result = erase_each(readout_of([weights], logits[None]))
+    divergence = result.divergence[0, 0]
+
+    before = torch.tensor([9.0, 0.0], dtype=torch.float64)
     # without the first: weights 1/3 and 2/3
-    after = torch.tensor([0.0, 5 / 3], dtype=torch.float64).softmax(-1)
-    divergence = reference.divergence(before, after)
-    torch.testing.assert_close(result.divergence[0, 0], divergence, atol=1e-9, rtol=0)
+    after = torch.tensor([0.0, 5 / 3], dtype=torch.float64)
+    expected = reference.divergence(before.softmax(-1), after.softmax(-1))
+    torch.testing.assert_close(divergence, expected, atol=1e-9, rtol=0)
     assert result.flips[0].tolist() == [1, 0, 0]
 
 
@@ -80,8 +94,9 @@ def test_erasing_a_position_is_undefined_where_less_than_a_trillionth_of_the_mas
     rest, undefined, linear
 ):
     """Rounding may leave 1e-33 beside a weight of 1: renormalised, it would decide alone."""
+    weights = [1 - rest, rest]
     logits = torch.tensor([[[1.0, 0.0], [0.0, 3.0]]])
-    result = erase_each(readout_of([[1 - rest, rest]], logits, linear=linear))
+    result = erase_each(readout_of([weights], logits, linear=linear))
     assert result.divergence[0].isnan().tolist() == [undefined, False]
     assert result.flips[0].isnan().tolist() == [undefined, False]
     if not undefined:
@@ -89,10 +104,17 @@ def test_erasing_a_position_is_undefined_where_less_than_a_trillionth_of_the_mas
 
 
 def test_whether_a_lead_is_rounding_goes_by_the_largest_logit():
+    lead = 1e-9
     logits = torch.tensor(
-        [[0.0, 1e-9, -1e4], [0.0, 1e-9, -1.0], [0.0, 1e-9, 1.0]], dtype=torch.float64
+        [
+            [0.0, lead, -1e4],
+            [0.0, lead, -1.0],
+            [0.0, lead, 1.0],
+        ],
+        dtype=torch.float64,
     )
-    assert overtaken(logits, torch.zeros(3, dtype=torch.long)).tolist() == [False, True, True]
+    decision = torch.tensor([0, 0, 0])
+    assert overtaken(logits, decision).tolist() == [False, True, True]
 
 
 LENGTHS = [20, 30, 9]
@@ -110,7 +132,8 @@ def readout(classifier):
 
 def test_a_divergence_is_between_0_and_ln_2(readout):
     divergence = erase_each(readout).divergence
-    assert ((divergence >= 0) & (divergence <= LN2)).sum() == sum(LENGTHS)
+    is_within = (divergence >= 0) & (divergence <= LN2)
+    assert is_within.sum() == sum(LENGTHS)
 
 
 def test_padding_changes_no_erasure(classifier, readout):
@@ -119,20 +142,25 @@ def test_padding_changes_no_erasure(classifier, readout):
     assert (count > 0).any()
 
     _, padded = toy_readout(classifier, toy_batch(LENGTHS, padding=7))
-    padded_divergence = erase_each(padded).divergence[:, : divergence.shape[1]]
-    torch.testing.assert_close(padded_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
-    assert erase_in_order(padded, padded.attention).count.equal(count)
+    padded_divergence = erase_each(padded).divergence
+    text_divergence = padded_divergence[:, : divergence.shape[1]]
+    torch.testing.assert_close(text_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
+    padded_count = erase_in_order(padded, padded.attention).count
+    assert torch.equal(padded_count, count)
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_a_text_alone_is_erased_as_in_its_batch(classifier, readout, row):
-    _, single = toy_readout(classifier, rows_of(toy_batch(LENGTHS), [row]))
-    divergence = erase_each(readout).divergence[row, : LENGTHS[row] + 2]
-    torch.testing.assert_close(
-        erase_each(single).divergence[0], divergence, atol=1e-12, rtol=0, equal_nan=True
-    )
-    count = erase_in_order(readout, readout.attention).count[row]
-    assert int(erase_in_order(single, single.attention).count) == int(count)
+    text = rows_of(toy_batch(LENGTHS), [row])
+    _, single = toy_readout(classifier, text)
+    with_markers = LENGTHS[row] + 2
+    expected = erase_each(readout).divergence[row, :with_markers]
+    [divergence] = erase_each(single).divergence
+    torch.testing.assert_close(divergence, expected, atol=1e-12, rtol=0, equal_nan=True)
+
+    batch_count = erase_in_order(readout, readout.attention).count
+    [count] = erase_in_order(single, single.attention).count
+    assert count == batch_count[row]
 
 
 def random_readout(count, seq, classes, *, linear=True):
@@ -150,7 +178,8 @@ def test_erasures_in_order_equal_the_published_loop_on_hidden_states(classes):
     for row, weights in enumerate(readout.attention):
         words = int(batch.content[row].sum())
         order = weights.argsort(descending=True)[:words].tolist()
-        count = reference.erase_until_flip(classifier.decoder, outputs.hidden[row], weights, order)
+        hidden = outputs.hidden[row]
+        count = reference.erase_until_flip(classifier.decoder, hidden, weights, order)
         assert int(result.count[row]) == count
         if count > 0:
             erased_mass = float(weights[order[:count]].sum())
@@ -176,14 +205,20 @@ def test_any_decoder_gives_the_same_as_a_linear_one_for_single_erasures():
 
 
 def test_the_best_order_for_two_classes_is_the_optimum():
+    """By how much each position speaks for the decision."""
     readout = random_readout(200, 12, 2)
-    margin = readout.position_logits[..., 0] - readout.position_logits[..., 1]
-    sign = torch.where(decision(readout) == 0, 1, -1).unsqueeze(-1)
-    result = erase_in_order(readout, sign * readout.attention * margin)
-    best = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+    attention = readout.attention
+    first_class, second_class = readout.position_logits.unbind(-1)
+    contribution = attention * (first_class - second_class)
+    is_first = decision(readout) == 0
+    order = torch.where(is_first[:, None], contribution, -contribution)
+
+    result = erase_in_order(readout, order)
+
+    best = smallest_flipping_set(attention, readout.position_logits, readout.content)
+    best_weights = torch.where(best.members, attention, 0)
     assert result.count.equal(best.size)
-    best_mass = torch.where(best.members, readout.attention, 0).sum(-1)
-    torch.testing.assert_close(result.mass.nan_to_num(), best_mass)
+    torch.testing.assert_close(result.mass.nan_to_num(), best_weights.sum(-1))
 
 
 @pytest.mark.parametrize("linear", [True, False])
@@ -219,14 +254,24 @@ def smallest_size_by_brute_force(margins):
 
 def random_margins(draw, rivals, count, *, integers):
     """By how much each position speaks for the class over each rival."""
+    shape = (rivals, count)
     weight = draw.dirichlet(np.full(count, 0.5))
-    margins = draw.normal(0.2, 1, (rivals, count)) * weight
+    margins = draw.normal(0.2, 1, shape) * weight
     if integers:  # ties and zeros, exact in binary
-        margins = draw.integers(-3, 5, (rivals, count)).astype(float)
+        margins = draw.integers(-3, 5, shape).astype(float)
     return margins
 
 
-SIZES = pytest.mark.parametrize(("rivals", "count"), [(1, 6), (2, 7), (3, 8), (4, 9), (9, 8)])
+SIZES = pytest.mark.parametrize(
+    ("rivals", "count"),
+    [
+        (1, 6),
+        (2, 7),
+        (3, 8),
+        (4, 9),
+        (9, 8),
+    ],
+)
 
 
 @SIZES

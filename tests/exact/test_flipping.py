@@ -24,7 +24,8 @@ def texts(count, seq, classes, *, seed, grid):
         logits = torch.randint(-2, 3, (count, seq, classes), generator=generator)
     else:
         scores = 2 * torch.randn(count, seq, generator=generator)
-        attention = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+        scores = scores.masked_fill(~mask, -torch.inf)
+        attention = scores.softmax(-1)
         shape = (count, seq, classes)
         logits = torch.randn(shape, generator=generator, dtype=torch.float64)
     favourite = torch.randint(0, classes, (count,), generator=generator)
@@ -58,8 +59,9 @@ def sizes_by_brute_force(attention, logits, content):
         rest.scatter_(1, torch.tensor(sets), 0.0)
         rest_logits = rest @ logits
         above_decision = rest_logits > rest_logits[:, [decision]]
+        overtakes = above_decision.any(0)
         for label in range(classes):
-            if sizes[label] == -1 and above_decision[:, label].any():
+            if overtakes[label] and sizes[label] == -1:
                 sizes[label] = size
     sizes[decision] = 0
     return decision, sizes
@@ -82,8 +84,8 @@ def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
     overtaking = smallest_overtaking_sets(attention, logits, content)
     flipping = smallest_flipping_set(attention, logits, content)
 
-    for row in range(count):
-        decision, sizes = sizes_by_brute_force(attention[row], logits[row], content[row])
+    for row, text in enumerate(zip(attention, logits, content, strict=True)):
+        decision, sizes = sizes_by_brute_force(*text)
         possible_sizes = [size for size in sizes if size > 0]
         smallest = min(possible_sizes, default=-1)
         assert overtaking.decision[row] == decision
@@ -94,8 +96,11 @@ def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
     assert (flipping.size >= 2).any()
 
 
+SHORT_AND_LONG = pytest.mark.parametrize(("seq", "classes"), [(7, 2), (9, 4), (40, 10)])
+
+
 @pytest.mark.parametrize("grid", [True, False])
-@pytest.mark.parametrize(("seq", "classes"), [(7, 2), (9, 4), (40, 10)])
+@SHORT_AND_LONG
 def test_the_members_are_as_many_positions_of_the_content_as_the_size_says(seq, classes, grid):
     attention, logits, content = texts(300, seq, classes, seed=1, grid=grid)
     flipping = smallest_flipping_set(attention, logits, content)
@@ -110,7 +115,7 @@ def test_the_members_are_as_many_positions_of_the_content_as_the_size_says(seq, 
 
 
 @pytest.mark.parametrize("grid", [True, False])
-@pytest.mark.parametrize(("seq", "classes"), [(7, 2), (9, 4), (40, 10)])
+@SHORT_AND_LONG
 def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
     attention, logits, content = texts(300, seq, classes, seed=1, grid=grid)
     flipping = smallest_flipping_set(attention, logits, content)
@@ -120,8 +125,8 @@ def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
     rest = torch.where(flipping.members, 0, attention)
     # up to a positive factor, which the grid would not survive
     rest_logits = (rest.unsqueeze(-1) * logits).sum(1)
-    decision = smallest_overtaking_sets(attention, logits, content).decision
-    decision = decision[:, None]
+    overtaking = smallest_overtaking_sets(attention, logits, content)
+    decision = overtaking.decision[:, None]
     decision_logit = rest_logits.gather(1, decision).squeeze(1)
     rival_logits = rest_logits.scatter(1, decision, -torch.inf)
     highest_rival_logit, rival = rival_logits.max(-1)
@@ -149,7 +154,8 @@ def two_classes(margins, *, shift=0.0):
 
 
 def test_erasing_everything_is_no_flip():
-    flipping = smallest_flipping_set(*one_text([1.0], [[0.0, 9.0]]))
+    text = one_text([1.0], [[0.0, 9.0]])
+    flipping = smallest_flipping_set(*text)
     assert flipping.size.tolist() == [-1]
 
 
@@ -166,7 +172,8 @@ def test_a_weight_of_one_never_flips():
 
 
 def test_all_content_may_be_erased_where_a_weight_remains():
-    attention, logits, _ = one_text([0.95, 0.05], [[1.0, 0.0], [0.0, 9.0]])
+    weights = [0.95, 0.05]
+    attention, logits, _ = one_text(weights, [[1.0, 0.0], [0.0, 9.0]])
     content = torch.tensor([[True, False]])
     flipping = smallest_flipping_set(attention, logits, content)
     assert flipping.size.tolist() == [1]
@@ -221,8 +228,9 @@ def assert_equal_sets(flipping, expected):
 @pytest.fixture(params=[torch.float32, torch.float64])
 def fifty_texts(request):
     """Attention, logits and content of texts of nine positions, in either precision."""
+    dtype = request.param
     attention, logits, content = texts(50, 9, 3, seed=4, grid=False)
-    return attention.to(request.param), logits.to(request.param), content
+    return attention.to(dtype), logits.to(dtype), content
 
 
 def test_padding_changes_nothing(fifty_texts):
@@ -233,8 +241,10 @@ def test_padding_changes_nothing(fifty_texts):
         pad(logits, (0, 0, 0, 5), value=7.0),
         pad(content, (0, 5)),
     )
-    assert not padded.members[:, 9:].any()
-    assert_equal_sets(replace(padded, members=padded.members[:, :9]), expected)
+    padding = padded.members[:, 9:]
+    assert not padding.any()
+    without_padding = replace(padded, members=padded.members[:, :9])
+    assert_equal_sets(without_padding, expected)
 
 
 def test_a_text_alone_has_the_set_it_has_in_its_batch(fifty_texts):
@@ -242,7 +252,11 @@ def test_a_text_alone_has_the_set_it_has_in_its_batch(fifty_texts):
     for row in range(50):
         text = [column[[row]] for column in fifty_texts]
         single = smallest_flipping_set(*text)
-        expected = FlippingSet(batch.size[[row]], batch.members[[row]], batch.flips_to[[row]])
+        expected = FlippingSet(
+            size=batch.size[[row]],
+            members=batch.members[[row]],
+            flips_to=batch.flips_to[[row]],
+        )
         assert_equal_sets(single, expected)
 
 
@@ -289,8 +303,8 @@ def test_a_tie_up_to_rounding_is_decided_as_a_tie(shift):
 def test_a_text_tied_up_to_rounding_is_decided_for_class_0_from_either_side(shift, turned):
     """The first position has no weight, and 0.3 − 0.2 − 0.1 is −2.8e-17 in float64."""
     weights = [0.0, 1 / 6, 2 / 6, 3 / 6]
-    text = one_text(weights, two_classes(TIED_MARGINS, shift=shift))
-    attention, logits, content = text
+    logits = two_classes(TIED_MARGINS, shift=shift)
+    attention, logits, content = one_text(weights, logits)
     if turned:
         logits = logits.flip(-1)
     overtaking = smallest_overtaking_sets(attention, logits, content)

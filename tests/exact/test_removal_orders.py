@@ -29,11 +29,12 @@ def leads_of_all_sets(attention, lead, content):
 @pytest.mark.parametrize("grid", [False, True])
 def test_no_set_of_its_size_does_more(grid):
     attention, logits, content = texts(40, 8, 3, seed=0, grid=grid)
-    class_ = logits.sum(1).argmax(-1)
-    rival = logits.sum(1).argmin(-1)
+    total = logits.sum(1)
+    class_ = total.argmax(-1)
+    rival = total.argmin(-1)
     limits = erasure_limits(attention, logits, content, class_=class_, rival=rival)
-    for row in range(40):
-        lead = logits[row, :, class_[row]] - logits[row, :, rival[row]]
+    for row, text_logits in enumerate(logits):
+        lead = text_logits[:, class_[row]] - text_logits[:, rival[row]]
         leads_by_size = leads_of_all_sets(attention[row], lead, content[row])
         for erased, leads in enumerate(leads_by_size[:8]):
             lowest = min(leads, default=float("nan"))
@@ -48,8 +49,8 @@ def test_no_set_of_its_size_does_more(grid):
 
 def test_where_the_sets_are_nested_one_order_attains_every_limit():
     generator = torch.Generator().manual_seed(0)
-    scores = 2 * torch.randn(500, 5, generator=generator, dtype=torch.float64)
-    attention = scores.softmax(-1)
+    scores = torch.randn(500, 5, generator=generator, dtype=torch.float64)
+    attention = (2 * scores).softmax(-1)
     lead = 3 * torch.rand(500, 5, generator=generator, dtype=torch.float64)
     logits = torch.stack([lead, torch.zeros_like(lead)], -1)
     content = torch.ones(500, 5, dtype=torch.bool)
@@ -60,10 +61,11 @@ def test_where_the_sets_are_nested_one_order_attains_every_limit():
     not_nested = (~limits.lowest_nested).nonzero()[:, 0].tolist()
     assert 0 < len(not_nested) < 50, "both kinds are what the test is about"
     for row in [*range(10), *not_nested]:
+        lowest = limits.lowest[row]
         attains_all = False
         for order in itertools.permutations(range(5)):
             curve = erasure_curve(order, attention[row], lead[row])
-            attains_all |= np.allclose(curve, limits.lowest[row], atol=1e-9, rtol=0)
+            attains_all |= np.allclose(curve, lowest, atol=1e-9, rtol=0)
         assert attains_all == limits.lowest_nested[row].item()
 
 

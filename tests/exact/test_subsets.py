@@ -25,23 +25,29 @@ def tables(batch, words, *, seed, grid=False):
     """Random numbers for all subsets; on the grid, small integers: full of ties and exact in
     float64."""
     generator = torch.Generator().manual_seed(seed)
+    shape = (batch, 2**words)
     if grid:
-        return torch.randint(-2, 3, (batch, 2**words), generator=generator).double()
-    return torch.randn(batch, 2**words, generator=generator, dtype=torch.float64)
+        return torch.randint(-2, 3, shape, generator=generator).double()
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def mask(words):
+    """The number of a set: bit k is set where word k is a member."""
     return sum(1 << word for word in words)
 
 
 def prefixes(order):
     """Masks of the first word of an order, of the first two, and so on."""
-    return [mask(order[:count]) for count in range(1, len(order) + 1)]
+    masks = []
+    for count in range(1, len(order) + 1):
+        masks.append(mask(order[:count]))
+    return masks
 
 
 def area(drop, order):
     """The mean drop over the prefixes of an order."""
-    return math.fsum(drop[prefix] for prefix in prefixes(order)) / len(order)
+    drops = [drop[prefix] for prefix in prefixes(order)]
+    return math.fsum(drops) / len(order)
 
 
 @pytest.mark.parametrize("words", [1, 2, 3, 5, 6])
@@ -75,9 +81,11 @@ def test_shapley_values_are_the_mean_over_all_orders(words):
             for word, prefix in zip(order, prefixes(order), strict=True):
                 gains[word] += table[prefix] - table[before]
                 before = prefix
-        np.testing.assert_allclose(ours[row], gains / math.factorial(words), atol=1e-12)
+        orders = math.factorial(words)
+        np.testing.assert_allclose(ours[row], gains / orders, atol=1e-12)
         whole_gain = table[-1] - table[0]
-        assert ours[row].sum().item() == pytest.approx(whole_gain, abs=1e-12)
+        total = ours[row].sum().item()
+        assert total == pytest.approx(whole_gain, abs=1e-12)
 
 
 @pytest.mark.parametrize("values_of", [shapley_values, banzhaf_values])
@@ -97,28 +105,30 @@ def test_interactions_of_words_removed_are_those_of_words_kept_with_the_other_si
 @pytest.mark.parametrize("word", range(4))
 def test_banzhaf_values_are_the_mean_over_all_sets(word):
     [value] = tables(1, 4, seed=3).tolist()
-    itself = 1 << word
+    itself = mask([word])
     gains = []
     for members in range(16):
         if not members & itself:
-            gains.append(value[members | itself] - value[members])
-    expected = math.fsum(gains) / len(gains)
-    values = banzhaf_values(torch.tensor([value]))
-    assert values[0, word].item() == pytest.approx(expected, abs=1e-6)
+            gain = value[members | itself] - value[members]
+            gains.append(gain)
+    [values] = banzhaf_values(torch.tensor([value])).tolist()
+    assert values[word] == pytest.approx(np.mean(gains), abs=1e-6)
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
 def test_interactions_follow_their_definition(words):
     value = tables(1, words, seed=words)
-    interactions = shapley_interactions(value)
-    for i, j in itertools.product(range(words), repeat=2):
-        expected = 0.0 if i == j else interaction(value[0].tolist(), words, i, j)
-        assert interactions[0, i, j].item() == pytest.approx(expected, abs=1e-12)
+    [table] = value.tolist()
+    expected = np.zeros((words, words))
+    for i, j in itertools.permutations(range(words), 2):
+        expected[i, j] = interaction(table, words, i, j)
+    [interactions] = shapley_interactions(value)
+    np.testing.assert_allclose(interactions, expected, atol=1e-12, rtol=0)
 
 
 def interaction(table, words, i, j):
-    """What two words add together beyond what each adds, weighted by the size of the set that they
-    join."""
+    """What two words add together beyond what each adds: Σ_S |S|! (n − |S| − 2)! / (n − 1)! times
+    v(S ∪ {i, j}) − v(S ∪ {i}) − v(S ∪ {j}) + v(S), over the sets S without the two."""
     total = 0.0
     for members in range(2**words):
         if members & mask([i, j]):
@@ -128,7 +138,8 @@ def interaction(table, words, i, j):
         with_both = table[members | mask([i, j])]
         with_i = table[members | mask([i])]
         with_j = table[members | mask([j])]
-        total += weight * (with_both - with_i - with_j + table[members])
+        surplus = with_both - with_i - with_j + table[members]
+        total += weight * surplus
     return total / math.factorial(words - 1)
 
 
@@ -138,9 +149,11 @@ def test_minimal_sets_have_no_smaller_one_within(words):
     minimal = minimal_sets(holds)
     for row, table in enumerate(holds.tolist()):
         for members in range(2**words):
-            within = [subset for subset in range(members) if subset & members == subset]
-            holds_within = any(table[subset] for subset in within)
-            is_minimal = table[members] and not holds_within
+            is_minimal = table[members]
+            for smaller in range(members):
+                is_within = smaller & members == smaller
+                if is_within and table[smaller]:
+                    is_minimal = False
             assert minimal[row, members].item() == is_minimal
 
 
@@ -153,9 +166,9 @@ def test_the_smallest_set_is_the_first_of_the_smallest():
         sets = [members for members in range(16) if table[members]]
         first = min(sets, key=int.bit_count, default=0)
         size = first.bit_count() if sets else -1
-        is_member = [bool(first >> word & 1) for word in range(4)]
+        members = smallest.members[row].nonzero()[:, 0].tolist()
         assert smallest.size[row].item() == size
-        assert smallest.members[row].tolist() == is_member
+        assert mask(members) == first
 
 
 @pytest.mark.parametrize(
@@ -196,13 +209,14 @@ def test_limits_are_the_authors(model, out_of_reach):
         words = int(theirs.number_of_elements)
         drop = stored_drops(rows, words)
         ours = prefix_limits(drop[None])
-        assert ours.lower.item() == pytest.approx(theirs.lower_limit, abs=1e-9), text
+        lower = ours.lower.item()
+        upper = ours.upper.item()
         from_zero = drop[-1].item() / words
-        if ours.upper.item() < from_zero:
+        if upper < from_zero:
             beyond.append(text)
-        assert max(ours.upper.item(), from_zero) == pytest.approx(theirs.upper_limit, abs=1e-9), (
-            text
-        )
+            upper = from_zero
+        assert lower == pytest.approx(theirs.lower_limit, abs=1e-9), text
+        assert upper == pytest.approx(theirs.upper_limit, abs=1e-9), text
     assert len(limits) == 66
     assert beyond == out_of_reach
 
