@@ -1,5 +1,6 @@
 """Finished run directories made of invented numbers, of the shape that real ones have."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,10 +40,20 @@ def make_run(tmp_path):
     return partial(invented_run, tmp_path)
 
 
+@contextmanager
+def without_pictures():
+    """Within it pages have no figures: drawing takes most of their time, and many tests ask nothing
+    of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for drawing in ("pictures", "write_figures_of_texts"):
+            patch.setattr(build, drawing, lambda *arguments, **options: [])
+        yield
+
+
 @pytest.fixture
-def no_pictures(monkeypatch):
-    """Drawing takes most of a page's time, and many tests ask nothing of the figures."""
-    monkeypatch.setattr(build, "pictures", lambda *arguments, **options: [])
+def no_pictures():
+    with without_pictures():
+        yield
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from attnprobe.report.terminal import answer_lines
 from attnprobe.results.table import read_examples
 from tests.findings.cards import ABOVE, ACROSS, BELOW, card, finding, guards
 from tests.findings.counts import counts
+from tests.invented_runs import without_pictures
 from tests.small_runs import command_line
 
 
@@ -179,7 +180,9 @@ def command(tmp_path_factory):
         "run_dir=run",
     )
     assert printed.returncode == 0, printed.stderr
-    page = write_report(folder / "run", folder / "report.html").read_text(encoding="utf-8")
+    with without_pictures():
+        path = write_report(folder / "run", folder / "report.html")
+    page = path.read_text(encoding="utf-8")
     (section,) = re.findall(r'(?s)<section id="sheet".*?</section>', page)
     words = unescape(re.sub(r"<[^>]+>", " ", section)).replace("\N{NO-BREAK SPACE}", " ")
     return folder / "run", " ".join(printed.stdout.split()), " ".join(words.split()), page

@@ -27,6 +27,7 @@ from attnprobe.report.tracking import summary_of
 from attnprobe.results.directory import FINDINGS, MANIFEST
 from attnprobe.results.files import DERIVED
 from attnprobe.runs.load import load_run
+from tests.invented_runs import without_pictures
 from tests.small_runs import seal, small_run
 
 TEXT = "a film that is not good"
@@ -56,8 +57,7 @@ def card(first):
 def page(first, tmp_path_factory):
     """The page about the run, without its figures."""
     run, _ = first
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnprobe.report.page.build.pictures", lambda *arguments, **settings: [])
+    with without_pictures():
         return write_report(run.directory, tmp_path_factory.mktemp("page") / "page.html")
 
 

@@ -140,10 +140,7 @@ def command_line_of(group, stem):
     if group == "training_on":  # a recipe changes on a data set
         recipe, _, data = stem.partition("_")
         return [f"training={recipe}", f"data={data}"]
-    if group == "experiment":
-        choice = f"+experiment={stem}"
-    else:
-        choice = f"{group}={stem}"
+    choice = f"+experiment={stem}" if group == "experiment" else f"{group}={stem}"
     return [*BESIDE.get(choice, BESIDE.get(group, [])), choice]
 
 

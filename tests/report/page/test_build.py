@@ -202,6 +202,7 @@ def test_a_real_runs_page_begins_with_answer_model_data_quality_and_warnings(
 def test_hostile_words_stay_words(make_run, tmp_path):
     run_ = make_run(
         "a",
+        count=20,
         words=[HOSTILE, "&amp;", "\"'"],
         names=[HOSTILE, "<b>\x1b[31m"],
         data="<i>x",

@@ -7,6 +7,7 @@ from attnprobe.findings.sheet import accuracy_in_words, data_in_words
 from attnprobe.report.page.build import write_report
 from attnprobe.results.table import read_examples
 from attnprobe.runs.run import run
+from tests.invented_runs import without_pictures
 from tests.report.page.conftest import until
 from tests.small_runs import SMALL, composed
 
@@ -33,8 +34,7 @@ def directory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(directory, tmp_path_factory):
     """The page about the run, without its figures."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnprobe.report.page.build.pictures", lambda *arguments, **settings: [])
+    with without_pictures():
         return write_report([directory], tmp_path_factory.mktemp("page") / "labels.html")
 
 
