@@ -83,14 +83,29 @@ def coverage(ends, truth, repetitions=REPETITIONS):
     low, high = np.array(intervals).reshape(-1, 2).T
     above = (low > truth).sum()
     below = (high < truth).sum()
-    held = 1 - (above + below) / len(intervals) if intervals else np.nan
-    return Coverage(len(intervals) / repetitions, held, above / repetitions, below / repetitions)
+    held = np.nan
+    if intervals:
+        held = 1 - (above + below) / len(intervals)
+    return Coverage(
+        spoke=len(intervals) / repetitions,
+        held=held,
+        above=above / repetitions,
+        below=below / repetitions,
+    )
 
 
 def single(draw, n, *, generator):
     """One run's mean."""
     values = draw(generator, n)
-    return None if is_too_rare(values) else interval(values)[1:]
+    if is_too_rare(values):
+        return None
+    _, low, high = interval(values)
+    return low, high
+
+
+def ends_of(evidence):
+    """Those of its interval, where the sample is not too rare for one."""
+    return None if evidence.rare else (evidence.low, evidence.high)
 
 
 def long_table(times=1, **metrics):
@@ -115,23 +130,27 @@ def long_table(times=1, **metrics):
         }
         tables.append(pd.DataFrame(run | columns))
     rows = pd.concat(tables)
-    examples = range(len(tables[0]))
-    rows.attrs[REPEATS] = {"r": frozenset(number for number in examples if number % times)}
+    first_of_each = set(range(0, len(tables[0]), times))
+    repeats = set(range(len(tables[0]))) - first_of_each
+    rows.attrs[REPEATS] = {"r": frozenset(repeats)}
     return rows
 
 
 def repeated(draw, n, times, measure, *, generator):
     """A measure of `n` distinct texts, each of which is there `times` times."""
-    evidence = measure("a")(long_table(times, a=draw(generator, n)))
-    return None if evidence.rare else (evidence.low, evidence.high)
+    values = draw(generator, n)
+    evidence = measure("a")(long_table(times, a=values))
+    return ends_of(evidence)
 
 
 def gained(gain, n, own, *, generator):
     """Skill where the best attention is ahead by `gain` on average: is anything decided?"""
     best = gain * generator.uniform(0, 2, n)
     own_values = own * best * generator.uniform(0.5, 1.5, n)
-    skill = skill_of("a")(long_table(a_own=own_values, a_null=0 * best, a_best=best))
-    return (skill.low, skill.high) if skill.exceeds(0, 0.1).is_decided else None
+    rows = long_table(a_own=own_values, a_null=np.zeros(n), a_best=best)
+    skill = skill_of("a")(rows)
+    is_decided = skill.exceeds(0, 0.1).is_decided
+    return (skill.low, skill.high) if is_decided else None
 
 
 def flips(chance_more, chance_less, n, *, generator):
@@ -139,23 +158,65 @@ def flips(chance_more, chance_less, n, *, generator):
     uniform = generator.random(n)
     more = int((uniform < chance_more).sum())
     less = int((uniform > 1 - chance_less).sum())
-    return None if more + less < 20 else paired_difference(more, less, n)[1:]
+    if more + less < 20:
+        return None
+    _, low, high = paired_difference(more, less, n)
+    return low, high
+
+
+class Distribution(NamedTuple):
+    """A kind of number.
+
+    Attributes:
+        draw: `draw(generator, n)` → so many numbers.
+        mean: what they are on average.
+    """
+
+    draw: Callable[[np.random.Generator, int], np.ndarray]
+    mean: float
+
+
+def normal(generator, n):
+    return generator.normal(0, 1, n)
+
+
+def beta(a, b):
+    """Its mean is a / (a + b)."""
+    return Distribution(lambda generator, n: generator.beta(a, b, n), a / (a + b))
+
+
+def lognormal(spread):
+    """Its mean is exp(σ² / 2)."""
+
+    def draw(generator, n):
+        return generator.lognormal(0, spread, n)
+
+    return Distribution(draw, np.exp(spread**2 / 2))
+
+
+def not_zero(share, distribution):
+    """This share of the numbers are of the distribution, the others 0."""
+
+    def draw(generator, n):
+        is_not_zero = generator.random(n) < share
+        return is_not_zero * distribution.draw(generator, n)
+
+    return Distribution(draw, share * distribution.mean)
+
+
+def true_or_false(generator, n):
+    is_true = generator.random(n) < 0.5
+    return is_true.astype(float)
 
 
 ONE_RUN = {
-    "normal": (lambda r, n: r.normal(0, 1, n), 0.0),
-    "beta(0.3, 1.2)": (lambda r, n: r.beta(0.3, 1.2, n), 0.2),
-    "lognormal, σ = 1": (lambda r, n: r.lognormal(0, 1, n), np.exp(0.5)),
-    "lognormal, σ = 2": (lambda r, n: r.lognormal(0, 2, n), np.exp(2)),
-    "30 % not 0, beta(0.5, 2)": (lambda r, n: (r.random(n) < 0.3) * r.beta(0.5, 2, n), 0.06),
-    "5 % not 0, lognormal": (
-        lambda r, n: (r.random(n) < 0.05) * r.lognormal(0, 1, n),
-        0.05 * np.exp(0.5),
-    ),
-    "1 % not 0, lognormal": (
-        lambda r, n: (r.random(n) < 0.01) * r.lognormal(0, 1, n),
-        0.01 * np.exp(0.5),
-    ),
+    "normal": Distribution(normal, 0.0),
+    "beta(0.3, 1.2)": beta(0.3, 1.2),
+    "lognormal, σ = 1": lognormal(1),
+    "lognormal, σ = 2": lognormal(2),
+    "30 % not 0, beta(0.5, 2)": not_zero(0.3, beta(0.5, 2)),
+    "5 % not 0, lognormal": not_zero(0.05, lognormal(1)),
+    "1 % not 0, lognormal": not_zero(0.01, lognormal(1)),
 }
 FLIPS = {
     "2 % one way": (0.02, 0.0),
@@ -164,14 +225,16 @@ FLIPS = {
     "20 %, 10 %": (0.2, 0.1),
 }
 SIZES = (20, 100, 1000)
+within_0_to_1 = partial(mean_of, ends=(0, 1))
+anywhere = partial(mean_of, ends=(-np.inf, np.inf))
 REPEATED = {
-    "normal": (lambda r, n: r.normal(0, 1, n), 0.0, partial(mean_of, ends=(-np.inf, np.inf))),
-    "beta(0.5, 2)": (lambda r, n: r.beta(0.5, 2, n), 0.2, partial(mean_of, ends=(0, 1))),
-    "half true": (lambda r, n: (r.random(n) < 0.5).astype(float), 0.5, share_of),
+    "normal": (Distribution(normal, 0.0), anywhere),
+    "beta(0.5, 2)": (beta(0.5, 2), within_0_to_1),
+    "half true": (Distribution(true_or_false, 0.5), share_of),
 }
 NEAR_THE_END = {
-    "beta(12, 0.5)": (lambda r, n: r.beta(12, 0.5, n), 0.96),
-    "beta(0.5, 6)": (lambda r, n: r.beta(0.5, 6, n), 1 / 13),
+    "beta(12, 0.5)": beta(12, 0.5),
+    "beta(0.5, 6)": beta(0.5, 6),
 }
 GAINS = {0.0001: 0.03, 0.01: 0.03, 0.02: 0.03, 0.1: 1.0}
 """What there is to be gained → in how many of the samples, at most, anything is decided."""
@@ -210,13 +273,15 @@ def rare_in_seeds(count, n, seed_spread, *, generator):
     is_hit_in_run = generator.random((count, n)) < 0.0025 * luck
     is_hit_in_all = generator.random(n) < 0.0025
     values = (is_hit_in_run | is_hit_in_all).astype(float)
-    evidence = Evidence.of_runs(values, reach=1.0)
-    return None if evidence.rare else (evidence.low, evidence.high)
+    return ends_of(Evidence.of_runs(values, reach=1.0))
 
 
 def counts_of_f1(label, predicted):
     """True positives, false positives and false negatives, of each text."""
-    return np.stack([label & predicted, ~label & predicted, label & ~predicted], -1)
+    is_true_positive = label & predicted
+    is_false_positive = ~label & predicted
+    is_false_negative = label & ~predicted
+    return np.stack([is_true_positive, is_false_positive, is_false_negative], -1)
 
 
 def f1_difference(count, n, persistent, *, generator):
@@ -233,20 +298,23 @@ def f1_difference(count, n, persistent, *, generator):
     for _ in range(count):
         first = label ^ (wrong_in_first | (generator.random(n) < 0.12))
         second = label ^ (wrong_in_second | (generator.random(n) < 0.12))
-        parts = np.concatenate([counts_of_f1(label, first), counts_of_f1(label, second)], -1)
+        counts = [counts_of_f1(label, first), counts_of_f1(label, second)]
+        parts = np.concatenate(counts, -1)
         runs.append(parts.astype(float))
     return resampled_runs(np.stack(runs), f1_gap)[1:]
 
 
 def f1_gap(sums):
     """F1 of the first three parts minus that of the last three."""
-    return f1_of(sums[..., :3]) - f1_of(sums[..., 3:])
+    first = sums[..., :3]
+    second = sums[..., 3:]
+    return f1_of(first) - f1_of(second)
 
 
 def pairs(count, n, seed_spread, *, generator):
     """A distance whose size depends on the luck of both runs."""
     luck = generator.normal(0, seed_spread, count)
-    mean_luck = (luck[:, None] + luck[None, :]) / 2
+    mean_luck = np.add.outer(luck, luck) / 2
     noise = generator.normal(0, 0.1, (count, count, n))
     text_effect = generator.normal(0, 0.05, n)
     values = 0.2 + mean_luck[:, :, None] + noise
@@ -255,21 +323,24 @@ def pairs(count, n, seed_spread, *, generator):
 
 
 def settings_of_one_run():
-    for name, (draw, truth) in ONE_RUN.items():
+    for name, distribution in ONE_RUN.items():
         for n in SIZES:
-            yield Setting(f"{name}, n = {n}", truth, partial(single, draw, n))
+            ends = partial(single, distribution.draw, n)
+            yield Setting(f"{name}, n = {n}", distribution.mean, ends)
     for name, (more, less) in FLIPS.items():
         for n in SIZES:
-            yield Setting(f"flips {name}, n = {n}", more - less, partial(flips, more, less, n))
-    for name, (draw, truth, measure) in REPEATED.items():
+            ends = partial(flips, more, less, n)
+            yield Setting(f"flips {name}, n = {n}", more - less, ends)
+    for name, (distribution, measure) in REPEATED.items():
         for times in (1, 2, 5):
-            ends = partial(repeated, draw, 60, times, measure)
-            yield Setting(f"{name}, 60 distinct texts, each {times} ×", truth, ends)
-    within_bounds = partial(mean_of, ends=(0, 1))
-    for name, (draw, truth) in NEAR_THE_END.items():
+            ends = partial(repeated, distribution.draw, 60, times, measure)
+            setting = f"{name}, 60 distinct texts, each {times} ×"
+            yield Setting(setting, distribution.mean, ends)
+    for name, distribution in NEAR_THE_END.items():
         for n in (40, 200):
-            ends = partial(repeated, draw, n, 1, within_bounds)
-            yield Setting(f"{name} within 0 to 1, n = {n}", truth, ends)
+            ends = partial(repeated, distribution.draw, n, 1, within_0_to_1)
+            setting = f"{name} within 0 to 1, n = {n}"
+            yield Setting(setting, distribution.mean, ends)
 
 
 def settings_of_seeds():
@@ -309,9 +380,11 @@ def test_skill_decides_nothing_where_there_is_nothing_to_gain(gain, n):
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("name", [name for name in BY_NAME if "distinct" in name])
 def test_repeats_add_nothing(name, number):
-    once = f"{name.rpartition(' each ')[0]} each 1 ×"
-    expected = BY_NAME[once].ends(generator=sample_generator(number))
-    assert BY_NAME[name].ends(generator=sample_generator(number)) == expected
+    texts, _, _ = name.rpartition(" each ")
+    once = BY_NAME[f"{texts} each 1 ×"]
+    expected = once.ends(generator=sample_generator(number))
+    ends = BY_NAME[name].ends(generator=sample_generator(number))
+    assert ends == expected
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -319,7 +392,8 @@ def test_repeats_add_nothing(name, number):
 def test_intervals_stay_on_their_scale(name, number):
     ends = BY_NAME[name].ends(generator=sample_generator(number))
     if ends is not None:
-        assert 0 <= ends[0] < ends[1] <= 1
+        low, high = ends
+        assert 0 <= low < high <= 1
 
 
 @pytest.mark.slow
@@ -333,15 +407,18 @@ def test_intervals_hold_or_nothing_is_said(setting):
         assert measured.held >= 0.93 - 0.016
 
 
+RARE = ONE_RUN["1 % not 0, lognormal"]
+
+
 def students_interval_of_rare_values(generator):
-    is_large = generator.random(100) < 0.01
-    values = is_large * generator.lognormal(0, 1, 100)
+    values = RARE.draw(generator, 100)
+    mean = values.mean()
     half = 1.98 * values.std(ddof=1) / 10
-    return values.mean() - half, values.mean() + half
+    return mean - half, mean + half
 
 
 def test_the_simulation_finds_that_students_interval_of_rare_values_does_not_hold():
-    measured = coverage(students_interval_of_rare_values, 0.01 * np.exp(0.5), 100)
+    measured = coverage(students_interval_of_rare_values, RARE.mean, 100)
     assert measured.held < 0.8
     assert measured.below > 0.2
 

@@ -32,27 +32,40 @@ def table(run="r", **metrics):
     """The long table of one run: metric → the number of each example."""
     rows = Rows()
     for metric, values in metrics.items():
-        rows.add(metric, np.arange(len(values)), np.asarray(values, float))
-    return rows.table(IDENTITY | {"run_id": run}).to_pandas()
+        examples = np.arange(len(values))
+        rows.add(metric, examples, np.asarray(values, float))
+    identity = IDENTITY | {"run_id": run}
+    return rows.table(identity).to_pandas()
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "smallest", "verdict"),
+    ("low", "high", "verdict"),
     [
-        (0.1, 0.2, 0, "meets"),
-        (-0.2, -0.1, 0, "fails"),
-        (-0.1, 0.1, 0, "cannot decide"),
-        (np.nan, np.nan, 0, "cannot decide"),
-        (0.0, 0.1, 0, "cannot decide"),
-        (0.05, 0.2, 0.1, "cannot decide"),
-        (0.11, 0.2, 0.1, "meets"),
-        (-0.05, 0.09, 0.1, "no relevant difference"),
-        (-0.3, 0.05, 0.1, "fails"),
-        (-0.3, 0.11, 0.1, "cannot decide"),
+        pytest.param(0.1, 0.2, "meets", id="above"),
+        pytest.param(-0.2, -0.1, "fails", id="below"),
+        pytest.param(-0.1, 0.1, "cannot decide", id="across"),
+        pytest.param(0.0, 0.1, "cannot decide", id="from the threshold on"),
+        pytest.param(np.nan, np.nan, "cannot decide", id="no interval"),
     ],
 )
-def test_only_a_whole_interval_beyond_the_smallest_difference_decides(low, high, smallest, verdict):
-    assert Evidence(0.05, low, high, 9).exceeds(0.0, smallest) == verdict
+def test_only_a_whole_interval_beyond_the_threshold_decides(low, high, verdict):
+    evidence = Evidence(0.05, low, high, 9)
+    assert evidence.exceeds(0.0) == verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        pytest.param(0.05, 0.2, "cannot decide", id="above, perhaps by too little"),
+        pytest.param(0.11, 0.2, "meets", id="above by enough"),
+        pytest.param(-0.05, 0.09, "no relevant difference", id="nowhere far enough"),
+        pytest.param(-0.3, 0.05, "fails", id="not above by enough"),
+        pytest.param(-0.3, 0.11, "cannot decide", id="perhaps above by enough"),
+    ],
+)
+def test_an_interval_decides_by_the_smallest_relevant_difference(low, high, verdict):
+    evidence = Evidence(0.05, low, high, 9)
+    assert evidence.exceeds(0.0, 0.1) == verdict
 
 
 def test_a_rare_sample_decides_nothing():
@@ -62,14 +75,15 @@ def test_a_rare_sample_decides_nothing():
 
 
 def test_a_question_that_cannot_be_asked_decides_nothing():
-    assert Evidence(1, 0.9, 1.1, 30, unasked="why").exceeds(0) == "not informative"
+    unasked = Evidence(1, 0.9, 1.1, 30, unasked="why")
+    assert unasked.exceeds(0) == "not informative"
 
 
-@pytest.mark.parametrize(
-    "values", [[0.0] * 400, [1.0] * 400, [0.0] * 390 + [1.0] * 10], ids=["0", "1", "nearly all 0"]
-)
-def test_a_sample_without_variety_is_rare_even_within_a_known_reach(values):
-    assert Evidence.of(values, reach=1.0).exceeds(0, 0.05) == "too rare to say"
+@pytest.mark.parametrize("hits", [0, 10, 400])
+def test_a_sample_without_variety_is_rare_even_within_a_known_reach(hits):
+    values = np.arange(400) < hits
+    evidence = Evidence.of(values.astype(float), reach=1.0)
+    assert evidence.exceeds(0, 0.05) == "too rare to say"
 
 
 @pytest.mark.parametrize(
@@ -108,15 +122,23 @@ FLIPS = np.repeat([1.0, -1.0, 0.0], [30, 10, 60])
 
 def test_flips_have_a_score_interval():
     flips = flips_of("a", value=np.array)(table(a=FLIPS))
-    assert flips.value == Evidence.of(FLIPS).value == 0.2
-    assert (flips.low, flips.high) == paired_difference(30, 10, 100)[1:]
+    expected = paired_difference(30, 10, 100)
+    assert flips.value == 0.2
+    assert flips.low == expected.low
+    assert flips.high == expected.high
 
 
 def test_flips_of_several_seeds_have_an_interval_over_seeds_too():
-    runs = [np.roll(FLIPS, 10 * number) for number in range(3)]  # each run flips other texts
-    tables = [table(name, a=flips) for name, flips in zip("rst", runs, strict=True)]
+    # each run flips other texts
+    runs = {
+        "r": FLIPS,
+        "s": np.roll(FLIPS, 10),
+        "t": np.roll(FLIPS, 20),
+    }
+    tables = [table(run, a=flips) for run, flips in runs.items()]
     flips = flips_of("a", value=np.array)(pd.concat(tables))
-    assert flips == Evidence.of_runs(np.stack(runs)).within(-1, 1)
+    evidence = Evidence.of_runs(np.stack([*runs.values()]))
+    assert flips == evidence.within(-1, 1)
     assert flips.n == 100
 
 
@@ -135,7 +157,8 @@ def test_fractions_of_flips_have_the_bootstraps_interval():
 )
 def test_the_smallest_of_many_numbers_is_a_no_only_as_one_among_so_many(classes, verdict):
     low = Evidence(value=-1.2, low=-2.2, high=-0.2, n=100)  # p = .019: two of it are below .05
-    others = [Evidence(value=1.0, low=0.0, high=2.0, n=100)] * (classes - 1)
+    high = Evidence(value=1.0, low=0.0, high=2.0, n=100)
+    others = [high] * (classes - 1)
     lowest = lowest_of([*others, low], threshold=0.0)
     assert lowest.value == -1.2
     assert lowest.exceeds(0.0) == verdict
@@ -144,12 +167,15 @@ def test_the_smallest_of_many_numbers_is_a_no_only_as_one_among_so_many(classes,
 def test_the_smallest_of_numbers_that_are_all_equal_is_rarely_a_no():
     """Ten classes, nothing in any of them: by its own interval the lowest is a no in 22 %."""
     draw = np.random.default_rng(0)
-    verdicts, alone = [], []
+    verdicts = []
+    verdicts_alone = []
     for _ in range(300):
-        of_classes = [Evidence.of(draw.normal(0, 1, 60)) for _ in range(10)]
-        verdicts.append(lowest_of(of_classes, threshold=0.0).exceeds(0.0))
-        alone.append(min(of_classes, key=lambda evidence: evidence.value).exceeds(0.0))
-    assert alone.count("fails") > 45
+        classes = [Evidence.of(sample) for sample in draw.normal(0, 1, (10, 60))]
+        lowest = lowest_of(classes, threshold=0.0)
+        alone = min(classes, key=lambda evidence: evidence.value)
+        verdicts.append(lowest.exceeds(0.0))
+        verdicts_alone.append(alone.exceeds(0.0))
+    assert verdicts_alone.count("fails") > 45
     assert verdicts.count("fails") < 20
 
 
@@ -171,7 +197,7 @@ def skill(own, null, best, reach=1.0):
 
 def test_skill_at_the_best_is_1():
     at_best = skill(BEST, NULL, BEST)
-    assert (at_best.value, at_best.high) == (1, 1)
+    assert at_best.value == at_best.high == 1
     assert at_best.low == pytest.approx(1 - BOUND, abs=5e-3)
     assert at_best.exceeds(0, 0.1) == "meets"
 
@@ -186,9 +212,10 @@ def test_skill_without_meaning_is_0():
 
 def test_skill_between_null_and_best_is_a_ratio_of_means():
     noise = 0.1 * (NULL - RANDOM)
-    half = skill((NULL + BEST) / 2 + noise, NULL, BEST)
-    expected = ((BEST - NULL) / 2 + noise).mean() / GAIN
-    assert half.value == pytest.approx(expected)
+    own = (NULL + BEST) / 2 + noise
+    half = skill(own, NULL, BEST)
+    gained = (own - NULL).mean()
+    assert half.value == pytest.approx(gained / GAIN)
     assert half.low < half.value < half.high
 
 
@@ -202,10 +229,11 @@ def test_texts_that_are_all_at_their_best_are_bounded_by_clopper_and_pearson(els
     own = best.copy()
     own[:elsewhere] = 0.3
     evidence = skill(own, np.zeros(60), best)
-    share = stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere)
-    distance = share / Evidence.of_runs(best[None], reach=2.0).low
-    assert evidence.value == pytest.approx(own.mean() / best.mean())
-    assert evidence.low == pytest.approx(1 - distance)
+    largest_share = stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere)
+    least_best = Evidence.of_runs(best[None], reach=2.0).low
+    ratio_of_means = own.mean() / best.mean()
+    assert evidence.value == pytest.approx(ratio_of_means)
+    assert evidence.low == pytest.approx(1 - largest_share / least_best)
     assert evidence.high == pytest.approx(1)
     assert not evidence.rare
 
@@ -238,19 +266,24 @@ SPREAD = np.random.default_rng(0).uniform(0, 2, 200)
     ids=["almost nothing", "about the gate", "plenty"],
 )
 def test_attention_that_gains_all_there_is_is_judged_by_how_much_that_is(gain, verdict):
-    evidence = skill(gain * SPREAD, 0 * SPREAD, gain * SPREAD)
+    best = gain * SPREAD
+    evidence = skill(best, np.zeros(200), best)
     assert evidence.exceeds(0, 0.1) == verdict
 
 
 def test_where_there_is_plenty_to_gain_half_of_it_is_told_apart_from_all():
-    own = np.where(np.arange(200) % 2, 0.1, 0) * SPREAD
-    half = skill(own, 0 * SPREAD, 0.1 * SPREAD)
+    best = 0.1 * SPREAD
+    own = best.copy()
+    own[::2] = 0
+    half = skill(own, np.zeros(200), best)
     assert 0.1 < half.low < 0.5 < half.high < 1
 
 
 def test_no_skill_is_above_that_of_the_best():
     best = np.random.default_rng(2).uniform(0.1, 0.9, 40)
-    evidence = skill(np.where(np.arange(40) % 2, best, best - 0.05), np.zeros(40), best)
+    own = best.copy()
+    own[::2] -= 0.05
+    evidence = skill(own, np.zeros(40), best)
     assert evidence.low < evidence.value < evidence.high <= 1
 
 
@@ -258,14 +291,18 @@ def test_a_skill_far_below_the_null_ends_with_its_interval_at_the_scale():
     """Own 0.0, null 0.8, best 0.9: a ratio of −8."""
     draw = np.random.default_rng(0)
     own = 0.02 * draw.random(60)
-    evidence = skill_of("a")(table(a_own=own, a_null=0.8 + 0 * own, a_best=0.9 + 0.01 * own))
+    null = np.full(60, 0.8)
+    best = 0.9 + 0.01 * own
+    evidence = skill_of("a")(table(a_own=own, a_null=null, a_best=best))
     assert evidence.value == evidence.low == -1
     assert -1 <= evidence.high <= 1
 
 
 def test_no_bounded_skill_is_above_that_of_the_best():
     best = np.random.default_rng(2).uniform(0.1, 0.9, 40)
-    evidence = skill(np.where(np.arange(40) == 0, 0, best), np.zeros(40), best)
+    own = best.copy()
+    own[0] = 0
+    evidence = skill(own, np.zeros(40), best)
     assert evidence.low < evidence.value < evidence.high == 1
 
 
@@ -277,7 +314,8 @@ def test_means_pair_within_the_example_and_leave_out_what_is_undefined():
     a = np.arange(40.0)
     b = a - difference
     a[0] = np.nan
-    evidence = mean_of("a", "b", value=np.subtract, ends=OPEN)(table(a=a, b=b))
+    mean_difference = mean_of("a", "b", value=np.subtract, ends=OPEN)
+    evidence = mean_difference(table(a=a, b=b))
     assert evidence.value == pytest.approx(difference[1:].mean())
     assert evidence.n == 39
     # the spread of a alone would be far wider
@@ -290,20 +328,25 @@ def test_several_seeds_are_within_the_interval_and_no_further_examples():
     shifts = {"r": -0.1, "s": 0.0, "t": 0.1}
     tables = [table(run, a=values + shift) for run, shift in shifts.items()]
     three_seeds = mean_of("a", ends=OPEN)(pd.concat(tables))
+    one_width = one_seed.high - one_seed.low
+    three_width = three_seeds.high - three_seeds.low
     assert three_seeds.value == pytest.approx(one_seed.value)
     assert three_seeds.n == 60
-    assert three_seeds.high - three_seeds.low > 3 * (one_seed.high - one_seed.low)
+    assert three_width > 3 * one_width
 
 
 def test_few_examples_decide_nothing():
-    evidence = mean_of("a", ends=OPEN)(table(a=[*np.linspace(1, 2, 19), np.nan]))
+    values = [*np.linspace(1, 2, 19), np.nan]
+    evidence = mean_of("a", ends=OPEN)(table(a=values))
     assert evidence.value == pytest.approx(1.5)
     assert evidence.n == 19
     assert evidence.exceeds(0) == "too rare to say"
 
 
 def test_a_share_has_wilsons_interval():
-    share = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
+    values = [1.0] * 12 + [-1.0] * 4
+    share_above_0 = share_of("a", value=lambda a: a > 0)
+    share = share_above_0(table(a=values))
     assert (share.value, share.low, share.high) == wilson(12, 16)
 
 
@@ -312,24 +355,28 @@ def test_a_share_in_several_runs_is_of_the_same_texts_and_knows_the_spread_betwe
     hits = {"r": 12, "s": 10, "t": 14}
     tables = []
     for run, count in hits.items():
-        values = [1.0] * count + [0.0] * (texts - count)
-        tables.append(table(run, a=values))
+        is_hit = np.arange(texts) < count
+        tables.append(table(run, a=is_hit))
 
     share = share_of("a")(pd.concat(tables))
 
-    spread_of_runs = np.std(list(hits.values()), ddof=1) / texts
-    half_of_runs = stats.t.ppf(0.975, 2) * spread_of_runs / np.sqrt(3)
+    shares = np.array([12, 10, 14]) / texts
+    half_of_runs = stats.t.ppf(0.975, 2) * stats.sem(shares)
     half_of_texts = 0.75 - wilson(12, texts).low
+    half = np.hypot(half_of_texts, half_of_runs)
     assert share.value == 0.75
     assert share.n == texts
-    assert share.low == pytest.approx(0.75 - np.hypot(half_of_texts, half_of_runs))
+    assert share.low == pytest.approx(0.75 - half)
     assert share.high == 1.0  # where the scale ends
 
 
 def test_runs_that_are_alike_leave_a_share_the_interval_of_its_texts():
     values = [1.0] * 12 + [0.0] * 4
-    share = share_of("a")(pd.concat([table("r", a=values), table("s", a=values)]))
-    assert (share.low, share.high) == pytest.approx(wilson(12, 16)[1:])
+    tables = [table("r", a=values), table("s", a=values)]
+    share = share_of("a")(pd.concat(tables))
+    expected = wilson(12, 16)
+    assert share.low == pytest.approx(expected.low)
+    assert share.high == pytest.approx(expected.high)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +394,8 @@ def test_what_is_not_there_has_no_number(metric, rows):
 
 def interval_from(low, high):
     """A measure that always gives this interval."""
-    return Measure((), lambda rows: Evidence((low + high) / 2, low, high, 20))
+    evidence = Evidence((low + high) / 2, low, high, 20)
+    return Measure((), lambda rows: evidence)
 
 
 def least_of(*measures):
@@ -355,7 +403,8 @@ def least_of(*measures):
 
 
 def test_the_least_of_several_has_the_smallest_ends():
-    assert least_of(interval_from(1, 2), interval_from(3, 4)) == Evidence(1.5, 1, 2, 20)
+    evidence = least_of(interval_from(1, 2), interval_from(3, 4))
+    assert evidence == Evidence(1.5, 1, 2, 20)
 
 
 @pytest.mark.parametrize(
@@ -372,4 +421,5 @@ def test_the_least_of_several_holds_only_where_all_do(first, second, verdict):
 
 
 def test_the_least_of_several_needs_all_of_them():
-    assert least_of(interval_from(1, 2), Measure((), lambda rows: None)) is None
+    without_number = Measure((), lambda rows: None)
+    assert least_of(interval_from(1, 2), without_number) is None

@@ -8,8 +8,9 @@ from attnprobe.evidence import statistics
 
 def test_the_interval_of_many_normal_values_is_students():
     sample = np.random.default_rng(0).normal(1, 2, 3000)
+    with_undefined = np.append(sample, np.nan)
 
-    value, low, high = statistics.interval([*sample, np.nan])
+    value, low, high = statistics.interval(with_undefined)
 
     quantile = stats.t.ppf(0.975, len(sample) - 1)
     half = quantile * stats.sem(sample)
@@ -40,7 +41,8 @@ def test_two_groups_interval_is_welchs():
     value, low, high = statistics.student(FIRST, SECOND)
     assert value == pytest.approx((0.625 + 0.15) / 2)
     welch = stats.ttest_ind(FIRST, -SECOND, equal_var=False).confidence_interval()
-    assert (low, high) == pytest.approx((welch.low / 2, welch.high / 2))
+    assert low == pytest.approx(welch.low / 2)
+    assert high == pytest.approx(welch.high / 2)
 
 
 def test_a_group_of_one_run_tells_no_spread():
@@ -50,7 +52,8 @@ def test_a_group_of_one_run_tells_no_spread():
 
 
 def test_a_group_of_equal_runs_has_a_mean():
-    assert statistics.student(FIRST, np.ones(3)).value == pytest.approx(0.8125)
+    interval = statistics.student(FIRST, np.ones(3))
+    assert interval.value == pytest.approx((0.625 + 1) / 2)
 
 
 @pytest.mark.parametrize("at_once", [1, 700, 1 << 22])
@@ -63,8 +66,15 @@ def test_the_draws_do_not_depend_on_how_many_are_held(at_once, monkeypatch):
     assert statistics.interval(sample) == pytest.approx(expected, rel=1e-12)
 
 
+EQUAL_UP_TO_ROUNDING = [0.1 + 0.2] * 5 + [0.3] * 5
+
+
 @pytest.mark.parametrize(
-    "values", [[0.1 + 0.2] * 5 + [0.3] * 5, [1.0]], ids=["equal values", "a single one"]
+    "values",
+    [
+        pytest.param(EQUAL_UP_TO_ROUNDING, id="equal values"),
+        pytest.param([1.0], id="a single one"),
+    ],
 )
 def test_what_does_not_vary_has_no_interval(values):
     interval = statistics.interval(values)
@@ -95,22 +105,28 @@ def decisions():
     generator.normal(size=30)
     label = generator.random(40) < 0.5
     prediction = generator.random(40) < 0.5
-    counts = [label & prediction, ~label & prediction, label & ~prediction]
-    return label, prediction, np.stack(counts, -1)[None].astype(float)
+    is_true_positive = label & prediction
+    is_false_positive = ~label & prediction
+    is_false_negative = label & ~prediction
+    counts = np.stack([is_true_positive, is_false_positive, is_false_negative], -1)
+    return label, prediction, counts[None].astype(float)
 
 
 def test_f1_is_the_librarys(decisions):
     label, prediction, parts = decisions
-    assert statistics.f1_of(parts.sum(1))[0] == pytest.approx(f1_score(label, prediction))
+    [f1] = statistics.f1_of(parts.sum(1))
+    assert f1 == pytest.approx(f1_score(label, prediction))
 
 
 def test_the_jackknifes_values_of_f1_are_those_of_a_loop(decisions):
+    """Of the 40 texts, θ̃_t = 40 θ − 39 θ without t."""
     label, prediction, parts = decisions
+    whole = f1_score(label, prediction)
     expected = []
     for text in range(40):
         rest = np.arange(40) != text
-        without = f1_score(label[rest], prediction[rest])
-        expected.append(40 * f1_score(label, prediction) - 39 * without)
+        without_text = f1_score(label[rest], prediction[rest])
+        expected.append(40 * whole - 39 * without_text)
     pseudovalues = statistics.pseudovalues(parts, parts.sum(1), statistics.f1_of)
     np.testing.assert_allclose(pseudovalues[0], expected)
 
@@ -139,9 +155,10 @@ def test_a_ratio_of_means_agrees_with_fieller():
 
 def test_the_mean_squares_are_those_of_a_table_of_variance():
     """Worked by hand: runs 1 3 / 5 7 differ by 4, texts by 2, and nothing is left."""
-    texts_factor, error_of_runs = statistics.components(np.array([[1.0, 3.0], [5.0, 7.0]]))
+    runs = np.array([[1.0, 3.0], [5.0, 7.0]])
+    texts_factor, error_of_runs = statistics.components(runs)
     assert texts_factor == 1  # no residual: the texts keep all of their spread
-    assert error_of_runs == pytest.approx(np.std([2, 6], ddof=1) / np.sqrt(2))
+    assert error_of_runs == pytest.approx(stats.sem([2, 6]))
 
 
 TEXTS = np.random.default_rng(0).normal(0.1, 0.2, 500)
@@ -154,13 +171,12 @@ def test_equal_runs_leave_no_more_open_than_one():
 
 
 def test_few_runs_that_differ_leave_much_open():
-    shifts = (-0.05, 0.0, 0.05)
-    runs = np.stack([statistics.parts_of(TEXTS + shift) for shift in shifts])
+    shifts = np.array([-0.05, 0.0, 0.05])
+    runs = TEXTS + shifts[:, None]
 
-    value, low, high = statistics.resampled_runs(runs, statistics.ratio_of)
+    value, low, high = statistics.resampled_runs(statistics.parts_of(runs), statistics.ratio_of)
 
-    error_of_runs = np.std(shifts, ddof=1) / np.sqrt(3)
-    half_of_runs = stats.t.ppf(0.975, 2) * error_of_runs
+    half_of_runs = stats.t.ppf(0.975, 2) * stats.sem(shifts)
     half_of_texts = statistics.interval(TEXTS).high - value
     half = np.hypot(half_of_runs, half_of_texts)
     assert high - value == pytest.approx(half, rel=1e-6)
@@ -183,8 +199,9 @@ def test_the_number_of_all_pairs_is_their_mean(distances):
 
 def test_the_order_of_the_runs_does_not_matter(distances):
     expected = statistics.over_pairs(statistics.parts_of(distances))
-    reversed_runs = statistics.over_pairs(statistics.parts_of(distances[::-1, ::-1]))
-    assert reversed_runs == pytest.approx(expected)
+    reversed_runs = distances[::-1, ::-1]
+    interval = statistics.over_pairs(statistics.parts_of(reversed_runs))
+    assert interval == pytest.approx(expected)
 
 
 def test_two_runs_say_nothing_of_a_third(distances):
@@ -208,19 +225,22 @@ def test_tangos_interval_inverts_the_score_test(end):
     lowest_share = max(0, -difference)
     highest_share = min(1, (1 - difference) / 2)
     share = np.linspace(lowest_share, highest_share, 200_001)[1:-1]
+    neither = 1 - 2 * share - difference
     likelihood = more * np.log(share + difference)
     likelihood += less * np.log(share)
-    likelihood += (n - more - less) * np.log(1 - 2 * share - difference)
+    likelihood += (n - more - less) * np.log(neither)
     likeliest_share = share[np.nanargmax(likelihood)]
 
     variance = n * (2 * likeliest_share + difference * (1 - difference))
-    score = (more - less - n * difference) / np.sqrt(variance)
+    beyond = more - less - n * difference
+    score = beyond / np.sqrt(variance)
     assert abs(score) == pytest.approx(1.95996, abs=2e-3)
 
 
 def test_a_difference_the_other_way_round_has_the_other_sign():
     value, low, high = statistics.paired_difference(9, 3, 80)
-    assert statistics.paired_difference(3, 9, 80) == pytest.approx((-value, -high, -low))
+    reversed_difference = statistics.paired_difference(3, 9, 80)
+    assert reversed_difference == pytest.approx((-value, -high, -low))
 
 
 def test_a_difference_ends_at_1():
@@ -232,7 +252,11 @@ def test_no_text_has_no_difference():
 
 
 SHARES = pytest.mark.parametrize(
-    ("share", "method"), [(statistics.wilson, "wilson"), (statistics.clopper_pearson, "exact")]
+    ("share", "method"),
+    [
+        pytest.param(statistics.wilson, "wilson", id="Wilson"),
+        pytest.param(statistics.clopper_pearson, "exact", id="Clopper and Pearson"),
+    ],
 )
 
 
@@ -266,15 +290,17 @@ def test_a_number_without_an_interval_has_no_p_value():
 
 
 def test_the_p_value_is_that_of_the_normal_distribution():
+    """A value of 2.5 standard errors."""
     half = 1.96 * 0.1
     p = statistics.p_value(0.25, 0.25 - half, 0.25 + half, 0)
-    assert p == pytest.approx(2 * stats.norm.sf(2.5), rel=1e-3)
+    expected = 2 * stats.norm.sf(2.5)
+    assert p == pytest.approx(expected, rel=1e-3)
 
 
-RARE_HITS = np.r_[np.ones(19), np.zeros(900)]
+RARE_HITS = np.repeat([1.0, 0.0], [19, 900])
 
 
-ENOUGH_HITS = np.r_[np.ones(40), np.zeros(900)]
+ENOUGH_HITS = np.repeat([1.0, 0.0], [40, 900])
 
 
 VERY_SKEWED = np.random.default_rng(0).lognormal(0, 2, 100)
@@ -283,7 +309,7 @@ VERY_SKEWED = np.random.default_rng(0).lognormal(0, 2, 100)
 NORMAL = np.random.default_rng(0).normal(size=100)
 
 
-HALF_UNDEFINED = np.r_[np.linspace(1, 2, 30), np.full(30, np.nan)]
+HALF_UNDEFINED = np.pad(np.linspace(1, 2, 30), (0, 30), constant_values=np.nan)
 
 
 TWENTY_SKEWED = stats.expon.ppf(np.linspace(0.05, 0.8, 20))
@@ -378,17 +404,21 @@ def test_an_interval_of_whole_clusters_holds_however_alike_their_rows_are(alike)
 
 
 def test_twenty_answers_about_one_text_are_worth_one():
-    """Wilson's interval of one row at a share of a half, by its formula."""
+    """Wilson's interval of one row at a share of a half, by its formula: half of it is
+    z √(p (1 − p) / n + z² / (4 n²)) / (1 + z² / n), with n = 1 and p = 1/2."""
     is_hit = np.arange(20) < 10
     same_text = np.zeros(20, int)
     share = statistics.wilson_of_clusters(is_hit, same_text)
     z = stats.norm.ppf(0.975)
-    half = z * np.sqrt(0.25 + z**2 / 4) / (1 + z**2)
+    root = np.sqrt(0.25 + z**2 / 4)
+    half = z * root / (1 + z**2)
     assert share == pytest.approx((0.5, 0.5 - half, 0.5 + half), abs=1e-12)
 
 
 def test_a_share_of_no_rows_is_unknown():
-    share = statistics.wilson_of_clusters(np.zeros(0, bool), np.zeros(0, int))
+    is_hit = np.zeros(0, bool)
+    cluster = np.zeros(0, int)
+    share = statistics.wilson_of_clusters(is_hit, cluster)
     assert np.isnan(share).all()
 
 
