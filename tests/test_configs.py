@@ -168,8 +168,10 @@ OF_LABELS = ("caml", "laat")
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]
     overrides.append("data.source.train_size=60")
+    if "width" in composed(*overrides).model:
+        overrides.append(NARROW)
     if model in OF_LABELS:
-        overrides.append("task=labels")
+        overrides += ["task=labels", "model.attention.inner_size=16", "data.source.length=30"]
     results = read_results(run(composed(*overrides, f"output={tmp_path}")))
     assert {name.split("_")[0] for name in results["model"]} == {model}
 
@@ -177,6 +179,7 @@ def test_every_model_trains(model, tmp_path):
 def test_a_pooled_row_is_examined_by_every_probe_but_the_exact_ones(tmp_path):
     probes = "permutation,adversarial,gradient,leave_one_out,correlation,plausibility"
     overrides = [*SMALL, *SMALL_ADVERSARY, f"probe=[{probes},single_weight,erasure]"]
+    overrides += [NARROW, "data.source.test_size=8"]
     pooled = ["model=transformer", "model/pooling=cls", f"output={tmp_path}"]
     results = read_results(run(composed(*pooled, *overrides)))
     assert set(results["model"]) == {"transformer_cls"}

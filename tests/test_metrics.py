@@ -5,13 +5,13 @@ written here: accumulation, processes, pickling, reset, devices, constants, and 
 """
 
 import pickle
-from functools import partial
+import sys
 
 import pytest
 import scipy
 import torch
 from torch import distributed
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 from torchmetrics import MetricCollection
 
 from attnprobe.core.errors import UserError
@@ -194,5 +194,8 @@ def in_process(rank, place, processes):
 
 
 @pytest.mark.whole
+@pytest.mark.skipif(sys.platform != "linux", reason="the test forks as Linux does")
 def test_two_processes_have_the_number_of_all_batches(tmp_path):
-    spawn(partial(in_process), args=(str(tmp_path / "meeting"), 2), nprocs=2)
+    # forked: two new processes would import torch and all of this again
+    arguments = (str(tmp_path / "meeting"), 2)
+    start_processes(in_process, args=arguments, nprocs=2, start_method="fork")

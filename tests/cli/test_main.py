@@ -140,6 +140,7 @@ def folder_with_runs(tmp_path_factory):
 AUDIT = ("reviews.csv", "--text", "review", "--label", "stars", "--minutes", "1")
 SMALL_AUDIT = (
     "model=average",
+    "study.seeds=[1]",
     "training.epochs=2",
     "data.embedding_size=12",
     "figures=false",

@@ -83,7 +83,7 @@ FEW_CODES = (
 )
 
 
-@pytest.mark.parametrize("model", ["caml", "laat"])
+@pytest.mark.parametrize("model", ["caml", pytest.param("laat", marks=pytest.mark.slow)])
 def test_texts_with_labels_are_trained_probed_and_explained(model, tmp_path):
     config = runs.composed(
         *FEW_CODES, f"model={model}", "probe=[permutation,erasure,agreement]", f"output={tmp_path}"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnprobe.results.table import read_results
-from tests.small_runs import FEW_PASSES, SMALL, command_line
+from tests.small_runs import FEW_PASSES, NARROW, SMALL, command_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ def names(tmp_path_factory):
             words = shlex.split(code.replace("\\\n", " "))
             assert words[:3] == ["python", "-m", "attnprobe"]
             is_new = not any(word.startswith("run=") for word in words)
-            quick = smaller if is_new else ["figures=false", *FEW_PASSES]
+            quick = [*smaller, NARROW] if is_new else ["figures=false", *FEW_PASSES]
             done = command_line(folder, *words[3:], *quick)
             assert done.returncode == 0, done.stderr
     return defined | {"folder": folder}

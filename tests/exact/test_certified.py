@@ -29,7 +29,7 @@ def best_on_grid(grid, weights, logits, epsilon, *, exclusive):
     return torch.where(is_allowed, divergence, 0).amax()
 
 
-@pytest.mark.parametrize("epsilon", [0.02, 0.2])
+@pytest.mark.parametrize("epsilon", [0.02, pytest.param(0.2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("seq", "classes", "steps", "exclusive"),
     [

@@ -113,6 +113,7 @@ def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
         f"data.path={path}",
         "probe=[permutation]",
         "figures=false",
+        "model=average",
         "model/decoder=constant",
         "training.epochs=20",
         "training.recipe.optimizer.lr=0.02",

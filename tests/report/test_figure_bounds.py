@@ -112,8 +112,8 @@ NAMES = [
 SMALLEST = (1, 2)
 MOST_CLASSES = (2, 10)
 ROWS_OF_PANELS = (7, 6)
-IN_ROWS = ("correlation_densities", "erasure_boxes", "permutation")
-"""Figures with a panel for each run that are drawn with rows of them by default; all others up to 7
+IN_ROWS = ("permutation",)
+"""A figure with a panel for each run that is drawn with rows of them by default; all others up to 7
 runs and 10 classes: `pytest -m slow`."""
 
 

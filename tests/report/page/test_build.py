@@ -54,9 +54,9 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("three")
-    invented_run(base, "a", probes=EVERYTHING)
-    invented_run(base, "b", probes=EVERYTHING, seed=1)
-    invented_run(base, "c", model="cnn_additive")
+    invented_run(base, "a", probes=EVERYTHING, count=20)
+    invented_run(base, "b", probes=EVERYTHING, seed=1, count=20)
+    invented_run(base, "c", model="cnn_additive", count=20)
     return build.write_report(base, base / "out" / "report.html")
 
 
