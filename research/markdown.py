@@ -1,7 +1,7 @@
 """Tables as docs/ has them, and the generated parts of its pages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -39,12 +39,30 @@ def put_between_markers(page: Path, parts: Mapping[str, str]) -> None:
     Raises:
         UserError: there is no such page, or it lacks one of the parts or has it twice.
     """
+    write_text(page_with(page, parts), page)
+
+
+def require_parts(page: Path, names: Iterable[str]) -> None:
+    """Refuse a page before the work that is to be written into it begins.
+
+    Raises:
+        UserError: as `put_between_markers`.
+    """
+    page_with(page, dict.fromkeys(names, ""))
+
+
+def page_with(page: Path, parts: Mapping[str, str]) -> str:
+    """The text of a page with some of its generated parts written anew.
+
+    Raises:
+        UserError: as `put_between_markers`.
+    """
     if not page.is_file():
         raise UserError(f"{page}: there is no such page: expected a file that has the parts")
     text = page.read_text(encoding="utf-8")
     for name, content in parts.items():
         text = with_part(text, name, content, page)
-    write_text(text, page)
+    return text
 
 
 def with_part(text: str, name: str, content: str, page: Path | str = "the page") -> str:

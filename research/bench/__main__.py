@@ -21,7 +21,7 @@ from research.bench.baselines import compare, ways_as_markdown
 from research.bench.making import make_model, name_of
 from research.bench.ranking import DIGITS, as_markdown, rank, rates_by_encoder, write_rates
 from research.grammar import DEVELOPMENT, RuleSpec, development_rules, drawn_rules
-from research.markdown import put_between_markers
+from research.markdown import put_between_markers, require_parts
 from research.words.cells import OWN_ATTENTIONS, Grid
 
 
@@ -111,6 +111,8 @@ def make(options: argparse.Namespace) -> None:
 
 def rank_all(options: argparse.Namespace) -> None:
     """Rank the importances, and write the rates."""
+    if options.page is not None:
+        require_parts(options.page, ["bench"])
     bench = BenchFolder.open(options.folder)
     methods = [name for name in options.importances.split(",") if name]
     rows = rank(bench, options.rows, methods, options.texts)
@@ -124,6 +126,8 @@ def rank_all(options: argparse.Namespace) -> None:
 
 def compare_rivals(options: argparse.Namespace) -> None:
     """Ask other ways whether attentions are right, and write the table."""
+    if options.page is not None:
+        require_parts(options.page, ["rivals"])
     rows = compare(BenchFolder.open(options.folder), options.rows, options.texts)
     if options.page is not None:
         put_between_markers(options.page, {"rivals": ways_as_markdown(rows)})

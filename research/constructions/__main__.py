@@ -7,11 +7,12 @@ each, trained eleven minutes, coverage a quarter of an hour.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
 
+from attnprobe.core.errors import UserError
 from research.constructions.asking import ask
 from research.constructions.catalogue import catalogue
 from research.constructions.coverage import (
@@ -30,7 +31,7 @@ from research.constructions.page import (
     trained_table,
 )
 from research.constructions.trained import ask_all_trained
-from research.markdown import put_between_markers
+from research.markdown import put_between_markers, require_parts
 
 PAGE = Path("docs/results/constructions.md")
 SEEDS = 24
@@ -54,17 +55,21 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", default=list(TABLES))
     parser.add_argument("--page", type=Path, default=PAGE)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     unknown = set(options.tables) - set(TABLES)
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: expected some of {', '.join(TABLES)}")
+    try:
+        require_parts(options.page, options.tables)
+    except UserError as error:
+        parser.error(str(error))
     torch.set_num_threads(1)
     for name in options.tables:
         put_between_markers(options.page, {name: TABLES[name]()})

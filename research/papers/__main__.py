@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnprobe.core.errors import UserError
-from research.markdown import put_between_markers
+from research.markdown import put_between_markers, require_parts
 from research.papers.cells import CellName, Measured, headline_rows, measured_numbers
 from research.papers.networks import networks_part
-from research.papers.page import is_on_page, parts_of_page, studies_of
+from research.papers.page import PARTS, is_on_page, parts_of_page, studies_of
 from research.papers.record import read_record, with_record, write_record
 
 
@@ -34,6 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def carry_out(options: argparse.Namespace) -> None:
     """Write what the options name, or print the parts of the page."""
+    if options.networks is not None:
+        require_parts(options.networks, ["networks"])
+    if options.page is not None:
+        require_parts(options.page, PARTS)
     if options.networks is not None:
         put_between_markers(options.networks, {"networks": networks_part(options.runs)})
         if options.page is None and options.record is None:

@@ -26,6 +26,8 @@ from research.papers.cells import (
 from research.papers.guides import guide_scores
 
 JAIN = "Jain & Wallace 2019"
+PARTS = ("answer", "cells", "studies")
+"""The names of the page's generated parts."""
 METRICS = {
     "accuracy": "accuracy",
     "f1_macro": "macro F1",

@@ -8,7 +8,7 @@ import torch
 from attnprobe.evidence.deciding_words import SHARE_METRICS
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import clopper_pearson
-from research.constructions.__main__ import PAGE
+from research.constructions.__main__ import PAGE, TABLES, main
 from research.constructions.asking import BATCH, ask, columns, table_of
 from research.constructions.catalogue import BEFORE, answers_before, catalogue, one_cue, token
 from research.constructions.coverage import (
@@ -428,3 +428,12 @@ def test_cues_are_no_plain_words():
         text = construction.with_texts(20).written(0)[0]
         plain = np.delete(text.words, list(text.cues))
         assert plain.max(initial=0) < CUE or not text.cues
+
+
+def test_a_page_that_is_not_there_is_refused_before_an_hour_of_work(tmp_path, monkeypatch, capsys):
+    made = []
+    monkeypatch.setitem(TABLES, "null", lambda: made.append("null"))
+    with pytest.raises(SystemExit):
+        main(["null", "--page", str(tmp_path / "nowhere.md")])
+    assert "nowhere.md: there is no such page" in capsys.readouterr().err
+    assert not made

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.core.errors import UserError
-from research.markdown import markdown, put_between_markers
+from research.markdown import markdown, put_between_markers, require_parts
 
 
 def test_a_table_has_a_line_per_row():
@@ -50,3 +50,15 @@ def test_a_page_is_written_with_all_of_its_parts_or_not_at_all(tmp_path):
     assert "old" in page.read_text()
     with pytest.raises(UserError, match=r"nowhere\.md: there is no such page"):
         put_between_markers(tmp_path / "nowhere.md", {"null": "new"})
+
+
+def test_a_page_that_lacks_a_part_is_refused_before_the_work_begins(tmp_path):
+    page = tmp_path / "page.md"
+    content = "<!-- null -->\nold\n<!-- end of null -->\n"
+    page.write_text(content)
+    require_parts(page, ["null"])
+    assert page.read_text() == content
+    with pytest.raises(UserError, match="has 0 parts <!-- cells -->"):
+        require_parts(page, ["null", "cells"])
+    with pytest.raises(UserError, match=r"nowhere\.md: there is no such page"):
+        require_parts(tmp_path / "nowhere.md", ["null"])

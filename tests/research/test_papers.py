@@ -436,6 +436,15 @@ def test_a_record_that_lacks_a_column_is_one_line(tmp_path):
         main(["--record", str(path)])
 
 
+def test_a_page_without_its_parts_leaves_the_record_as_it_was(runs, record, tmp_path):
+    before = record.read_bytes()
+    page_without_parts = tmp_path / "page.md"
+    page_without_parts.write_text("nothing\n")
+    with pytest.raises(SystemExit, match="has 0 parts <!-- answer -->"):
+        main([str(runs), "--record", str(record), "--page", str(page_without_parts)])
+    assert record.read_bytes() == before
+
+
 def test_the_shipped_page_is_that_of_the_shipped_record(tmp_path):
     copy = copy_of(PAGE, tmp_path)
     record = copy_of(PAGE.with_suffix(".csv"), tmp_path)
