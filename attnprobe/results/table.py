@@ -104,10 +104,21 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
     if SITE not in rows.column_names:
         rows = rows.append_column(SITED.field(SITE), pa.nulls(len(rows), SITED.field(SITE).type))
     frame = rows.unify_dictionaries().to_pandas()
-    frame[SITE] = frame[SITE].cat.set_categories({*frame[SITE].cat.categories, ""}).fillna("")
+    if frame[SITE].isna().any():
+        frame[SITE] = frame[SITE].cat.set_categories({*frame[SITE].cat.categories, ""}).fillna("")
     for name in names:
-        frame[name] = frame[name].cat.set_categories(sorted(frame[name].unique()))
+        frame[name] = _with_occurring_categories(frame[name])
     return frame
+
+
+def _with_occurring_categories(column: pd.Series) -> pd.Series:
+    """A column without missing values, whose categories are those that occur, sorted."""
+    categories = column.cat.categories
+    counts = np.bincount(column.cat.codes, minlength=len(categories))
+    occurring = sorted(categories[counts > 0])
+    if occurring == list(categories):  # as in most tables, which are of one run
+        return column
+    return column.cat.set_categories(occurring)
 
 
 IMPORTANCES = "importances"
