@@ -78,7 +78,11 @@ def test_odd_shapes_are_drawn_without_a_warning(make_run, tmp_path, shape):
 
 @pytest.mark.usefixtures("no_pdf")
 def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_path):
-    runs = [make_run("sst 0"), make_run("sst-1", seed=1), make_run("imdb", data="imdb")]
+    runs = [
+        make_run("sst 0", count=20),
+        make_run("sst-1", count=20, seed=1),
+        make_run("imdb", count=20, data="imdb"),
+    ]
     stems = {path.stem for path in draw.draw_figures(runs, tmp_path / "f")}
     assert {"permutation", "adversarial_heatmaps-sst-0", "adversarial_heatmaps-sst-1"} <= stems
     (drawing,) = readings()["permutation"].drawings
@@ -169,7 +173,8 @@ def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_p
     )
     runs = {}
     for seed, names in enumerate((["_bad_", "映画 $5"], ["_bad_", "映画 $5"], ["no", "yes"], None)):
-        runs[seed] = make_run(f"run{seed}", seed=seed, count=20)
+        probes = ("performance", "permutation")
+        runs[seed] = make_run(f"run{seed}", seed=seed, count=20, probes=probes)
         if names:
             (runs[seed] / "pipeline.json").write_text(json.dumps({"classes": names}))
     named = [drawable("_bad_"), drawable("映画 $5")]

@@ -14,9 +14,9 @@ from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.swaps import Swaps
 from attnprobe.runs.configuration import Configuration, Task, Trainer, Training
-from tests.small_runs import SMALL, command_line
+from tests.small_runs import NARROW, SMALL, command_line
 
-SWAPS = [*SMALL, "probe=[swaps]", "probe.swaps.passes=100", "probe.swaps.texts=20"]
+SWAPS = [*SMALL, NARROW, "probe=[swaps]", "probe.swaps.passes=100", "probe.swaps.texts=20"]
 
 
 @pytest.fixture

@@ -20,11 +20,12 @@ from attnprobe.runs.run import fit, run
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import carry_out_study
 from tests.invented_time import InventedTime
-from tests.small_runs import SMALL, composed, small_run
+from tests.small_runs import NARROW, SMALL, composed, small_run
 
 COMMAND = (
     "+experiment=audit",
     *SMALL,
+    NARROW,
     "study.seeds=[1]",
     "study.minutes=3",
     "study.probes=[permutation,readouts]",

@@ -21,7 +21,7 @@ from attnprobe.results.table import read_results
 from attnprobe.runs.forecasts import measured_costs, seconds_per_text
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import PLAN, carry_out_study
-from tests.small_runs import SMALL_ADVERSARY, composed
+from tests.small_runs import NARROW, SMALL_ADVERSARY, composed
 
 QUICK = (
     "training.epochs=12",
@@ -29,6 +29,7 @@ QUICK = (
     "data.embedding_size=50",
     "study.seeds=[1]",
     "trainer.accelerator=cpu",
+    NARROW,
     *SMALL_ADVERSARY,
 )
 
