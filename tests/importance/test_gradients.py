@@ -16,43 +16,60 @@ def test_of_two_exclusive_classes_the_difference_is_attributed():
     """One of two logits may be a constant 0: its gradient would be 0 as well."""
     subject = contextual_subject(classes=2)
     assert (subject.outputs.logits[:, 0] == 0).all()
-    assert (subject.scores("gradient_input").abs().sum(-1) > 0).all()
+    scores = subject.scores("gradient_input")
+    assert scores.any(-1).all()
 
 
-def test_gradient_input_and_saliency_are_captums_direct_calls():
+@pytest.fixture
+def logits_of_vectors():
+    """The subject, its model as a function of the word vectors, and these."""
     subject = contextual_subject()
     model = subject.classifier
-    batch = subject.batch
+
+    def logits(vectors):
+        return model.outputs_from(subject.batch, vectors).logits
+
+    inputs = model.inputs(subject.batch).detach().requires_grad_()
+    return subject, logits, inputs
+
+
+def test_gradient_input_is_captums_direct_call(logits_of_vectors):
+    subject, logits, inputs = logits_of_vectors
     target = subject.outputs.logits.argmax(-1)
-    inputs = model.inputs(batch).detach().requires_grad_()
-    content = batch.content.unsqueeze(-1)
-    methods = [
-        kind(lambda vectors: model.outputs_from(batch, vectors).logits)
-        for kind in (InputXGradient, Saliency)
-    ]
-    products = methods[0].attribute(inputs, target=target) * content
-    torch.testing.assert_close(subject.scores("gradient_input"), products.sum(-1).detach())
-    slopes = methods[1].attribute(inputs, target=target, abs=False) * content
-    torch.testing.assert_close(subject.scores("saliency"), slopes.norm(dim=-1).detach())
-    # the gradient itself by finite differences: tests/core/test_readout.py
-    weighted = subject.readout.gradient() * subject.readout.attention
-    torch.testing.assert_close(subject.scores("gradient_attention"), weighted)
+    products = InputXGradient(logits).attribute(inputs, target=target).detach()
+    expected = products.sum(-1) * subject.batch.content
+    torch.testing.assert_close(subject.scores("gradient_input"), expected)
+
+
+def test_saliency_is_the_length_of_captums_slopes(logits_of_vectors):
+    subject, logits, inputs = logits_of_vectors
+    target = subject.outputs.logits.argmax(-1)
+    slopes = Saliency(logits).attribute(inputs, target=target, abs=False).detach()
+    expected = slopes.norm(dim=-1) * subject.batch.content
+    torch.testing.assert_close(subject.scores("saliency"), expected)
+
+
+def test_gradient_attention_is_weight_times_gradient():
+    """The gradient itself by finite differences: tests/core/test_readout.py."""
+    subject = contextual_subject()
+    expected = subject.readout.gradient() * subject.readout.attention
+    torch.testing.assert_close(subject.scores("gradient_attention"), expected)
 
 
 def test_grad_cam_is_the_weighted_sum_of_the_states_text_by_text():
     subject = contextual_subject()
     model = subject.classifier
+    scores = subject.scores("grad_cam")
     for row in range(len(subject.batch)):
         text = subject.batch.rows(slice(row, row + 1))
         outputs = model.outputs_from(text, model.inputs(text))
-        content = text.content[0]
-        target = outputs.logits[0, outputs.logits[0].argmax()]
-        (gradient,) = torch.autograd.grad(target, outputs.hidden)
+        [content] = text.content
+        highest_logit = outputs.logits.max()
+        (gradient,) = torch.autograd.grad(highest_logit, outputs.hidden)
         weight = gradient[0, content].mean(0)
-        expected = torch.stack(
-            [torch.dot(weight, state) for state in outputs.hidden[0, content]]
-        ).relu()
-        torch.testing.assert_close(subject.scores("grad_cam")[row][content], expected.detach())
+        states = outputs.hidden[0, content].detach()
+        expected = (states @ weight).relu()
+        torch.testing.assert_close(scores[row, content], expected)
 
 
 def test_without_noise_to_speak_of_it_is_gradient_times_input():
@@ -62,27 +79,45 @@ def test_without_noise_to_speak_of_it_is_gradient_times_input():
 
 
 @pytest.mark.parametrize(
-    ("target", "first", "second"), [("class 2", 2, None), ("contrast", None, 1)]
+    ("target", "first", "second"),
+    [
+        ("class 2", 2, None),
+        ("contrast", None, 1),
+    ],
 )
 def test_the_target_is_a_setting(target, first, second):
     importance = IntegratedGradients(target=target)
     subject = additive_subject(importances={"integrated_gradients": importance})
     expected = words_shares(subject, first=first, second=second)
     torch.testing.assert_close(subject.scores("integrated_gradients"), expected)
-    content = subject.batch.content  # against the mean of the text
-    centred = (
-        expected - expected.sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
-    ).masked_fill(~content, 0)
-    torch.testing.assert_close(
-        IntegratedGradients(target=target, baseline="mean").scores(subject), centred
-    )
 
 
-def test_what_cannot_be_is_refused_with_the_nearest_name():
-    with pytest.raises(
-        UserError, match=r"target=clas 1: there is no such class; did you mean class 1\?"
-    ):
-        IntegratedGradients(target="clas 1").named_class(["class 0", "class 1"])
+@pytest.mark.parametrize(
+    ("target", "first", "second"),
+    [
+        ("class 2", 2, None),
+        ("contrast", None, 1),
+    ],
+)
+def test_against_the_mean_of_the_text_the_scores_are_centred(target, first, second):
+    subject = additive_subject()
+    content = subject.batch.content
+    shares = words_shares(subject, first=first, second=second)
+    words = content.sum(-1, keepdim=True)
+    mean = shares.sum(-1, keepdim=True) / words
+    expected = torch.where(content, shares - mean, 0)
+    scores = IntegratedGradients(target=target, baseline="mean").scores(subject)
+    torch.testing.assert_close(scores, expected)
+
+
+def test_an_unknown_class_is_refused_with_the_nearest_name():
+    importance = IntegratedGradients(target="clas 1")
+    message = r"target=clas 1: there is no such class; did you mean class 1\?"
+    with pytest.raises(UserError, match=message):
+        importance.named_class(["class 0", "class 1"])
+
+
+def test_settings_that_cannot_be_are_refused():
     with pytest.raises(UserError, match="baseline=median: expected zeros or mean"):
         IntegratedGradients(baseline="median")
     with pytest.raises(UserError, match="steps=512: expected no more than most_steps=255"):
@@ -95,57 +130,69 @@ def test_integrated_gradients_are_captums_by_another_quadrature():
     model = subject.classifier
     batch = subject.batch
     predicted = subject.outputs.logits.argmax(-1)
+    scores = subject.scores("integrated_gradients")
     for row in range(len(batch)):
         text = batch.rows(slice(row, row + 1))
 
-        def direct(vectors, text=text):
-            return model.outputs_from(
-                text.rows(torch.zeros(len(vectors), dtype=torch.long)), vectors
-            ).logits
+        def logits(vectors, text=text):
+            same_text = torch.zeros(len(vectors), dtype=torch.long)
+            return model.outputs_from(text.rows(same_text), vectors).logits
 
         inputs = model.inputs(text).detach()
         baseline = inputs.masked_fill(text.content.unsqueeze(-1), 0)
-        scores = (
-            Direct(direct)
-            .attribute(inputs, baseline, target=predicted[row : row + 1], n_steps=256)
-            .sum(-1)
+        [parts] = Direct(logits).attribute(
+            inputs,
+            baseline,
+            target=predicted[[row]],
+            n_steps=256,
         )
-        torch.testing.assert_close(
-            subject.scores("integrated_gradients")[row], scores[0], atol=1e-8, rtol=0
-        )
+        torch.testing.assert_close(scores[row], parts.sum(-1), atol=1e-8, rtol=0)
+
+
+def largest_gap(**settings):
+    """How far the scores of a text are from adding up, at most; the note says the same."""
+    importance = IntegratedGradients(**settings)
+    subject = contextual_subject(importances={"integrated_gradients": importance})
+    score_sum = subject.scores("integrated_gradients").sum(-1)
+    gap = (score_sum - importance.total(subject)).abs().max().item()
+    (note,) = importance.notes(subject)
+    assert note.value == gap
+    return gap
 
 
 def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
-    def gap(**settings):
-        importance = IntegratedGradients(**settings)
-        subject = contextual_subject(importances={"integrated_gradients": importance})
-        (note,) = importance.notes(subject)
-        scores = (
-            (subject.scores("integrated_gradients").sum(-1) - importance.total(subject)).abs().max()
-        )
-        assert note.value == float(scores)
-        return float(scores)
-
-    rough = gap(steps=1, most_steps=1)
-    assert rough > 1e-3
-    assert gap(steps=1, most_steps=256) <= 1e-3
-    assert 1e-4 < gap(steps=1, most_steps=3, gap=1e-12) < rough
+    after_one_step = largest_gap(steps=1, most_steps=1)
+    after_three_steps = largest_gap(steps=1, most_steps=3, gap=1e-12)
+    assert after_one_step > 1e-3
+    assert largest_gap(steps=1, most_steps=256) <= 1e-3
+    assert 1e-4 < after_three_steps < after_one_step
 
 
 def test_gradient_shap_is_captums_own_on_the_same_draws():
-    subject = contextual_subject(importances={"gradient_shap": GradientShap(samples=8, noise=0.1)})
-    member = subject.importance("gradient_shap")
-    scores = subject.scores("gradient_shap")
-    text = subject.cached(member.explained).alone(0)
-    with seeded(Draws(subject.seed, member.name).generator(int(subject.batch.example_id[0]))):
-        spread = 0.1 * float(text.inputs.max() - text.inputs.min())
-        method = CaptumGradientShap(
-            lambda vectors: text(vectors, torch.zeros(len(vectors), dtype=torch.long))
+    importance = GradientShap(samples=8, noise=0.1)
+    subject = contextual_subject(importances={"gradient_shap": importance})
+    [scores, *_] = subject.scores("gradient_shap")
+    text = subject.cached(importance.explained).alone(0)
+
+    def explained(vectors):
+        same_text = torch.zeros(len(vectors), dtype=torch.long)
+        return text(vectors, same_text)
+
+    spread = 0.1 * float(text.inputs.max() - text.inputs.min())
+    inputs = text.inputs.clone().requires_grad_()
+    example = int(subject.batch.example_id[0])
+    with seeded(Draws(subject.seed, importance.name).generator(example)):
+        [parts] = CaptumGradientShap(explained).attribute(
+            inputs,
+            text.baseline,
+            n_samples=8,
+            stdevs=spread,
         )
-        inputs = text.inputs.clone().requires_grad_()
-        direct = method.attribute(inputs, text.baseline, n_samples=8, stdevs=spread)
-    expected = direct.sum(-1)[0, text.batch.content[0]].detach()
-    torch.testing.assert_close(scores[0, subject.batch.content[0]], expected)
+    expected = parts.sum(-1).detach()
+    torch.testing.assert_close(
+        scores[subject.batch.content[0]],
+        expected[text.batch.content[0]],
+    )
 
 
 @pytest.mark.parametrize("name", ["gradient_input", "integrated_gradients", "gradient_shap"])

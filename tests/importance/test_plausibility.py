@@ -58,40 +58,44 @@ def test_half_of_a_short_text_is_marked():
 def test_average_precision_is_sklearns_ties_and_padding_included():
     draw = torch.Generator().manual_seed(3)
     scores = torch.randint(0, 4, (40, 9), generator=draw).double()
-    content = torch.arange(9) < torch.randint(1, 10, (40, 1), generator=draw)
+    length = torch.randint(1, 10, (40, 1), generator=draw)
+    content = torch.arange(9) < length
     rationale = (torch.rand(40, 9, generator=draw) < 0.4) & content
     precision = plausibility.average_precision(scores, rationale, content)
-    for row in range(40):
-        if not rationale[row].any():
-            assert precision[row].isnan()
-            continue
-        words = content[row]
-        expected = average_precision_score(
-            rationale[row, words].numpy(), scores[row, words].numpy()
-        )
-        assert precision[row].item() == pytest.approx(expected)
+    for row, words in enumerate(content):
+        marks = rationale[row, words]
+        expected = math.nan
+        if marks.any():
+            expected = average_precision_score(marks.numpy(), scores[row, words].numpy())
+        assert precision[row].item() == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize(("n", "marked"), [(1, 1), (4, 1), (4, 3), (5, 2)])
 def test_chance_is_the_mean_over_all_orders(n, marked):
-    rationale = (torch.arange(n) < marked)[None]
-    content = torch.ones(1, n, dtype=torch.bool)
-    orders = torch.tensor(list(itertools.permutations(range(n)))).double()
-    count = len(orders)
-    precision = plausibility.average_precision(
-        orders, rationale.expand(count, -1), content.expand(count, -1)
-    )
-    chance = plausibility.average_precision_by_chance(
-        torch.nn.functional.pad(rationale, (0, 2)), torch.nn.functional.pad(content, (0, 2))
-    )
+    """Two columns of padding change nothing."""
+    is_word = torch.arange(n + 2) < n
+    is_marked = torch.arange(n + 2) < marked
+    chance = plausibility.average_precision_by_chance(is_marked[None], is_word[None])
+
+    orders = torch.tensor([*itertools.permutations(range(n))]).double()
+    rationale = is_marked[:n].expand_as(orders)
+    content = is_word[:n].expand_as(orders)
+    precision = plausibility.average_precision(orders, rationale, content)
     assert chance.item() == pytest.approx(precision.mean().item())
 
 
 def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
     """Two of four words are marked in the first text, and none in the second."""
-    scores = torch.tensor([[0.9, 0.8, 0.1, 0.7, 5.0], [0.1, 0.2, 0.3, 0.4, 5.0]]).double()
-    rationale = torch.tensor([[True, False, False, True, False], [False] * 5])
-    content = torch.tensor([True, True, True, True, False]).expand(2, 5)
+    scores = torch.tensor(
+        [
+            [0.9, 0.8, 0.1, 0.7, 5.0],
+            [0.1, 0.2, 0.3, 0.4, 5.0],
+        ]
+    ).double()
+    rationale = torch.zeros(2, 5, dtype=torch.bool)
+    rationale[0, [0, 3]] = True
+    content = torch.ones(2, 5, dtype=torch.bool)
+    content[:, 4] = False
 
     first, second = plausibility.precision_at_size(scores, rationale, content)
 
@@ -105,6 +109,7 @@ WIDE = torch.tensor([[False, True, True, True, True, True, False]])
 
 
 def column_of(masks):
+    """The batch's column of a text of five words, marked so by its annotators."""
     column = torch.zeros(1, 7, dtype=torch.long)
     bits = packed([np.array(mask, bool) for mask in masks])
     column[0, 1:6] = torch.from_numpy(bits).long()
@@ -124,13 +129,23 @@ def halves_of_others(masks):
     return pairs
 
 
+TWO_ANNOTATORS = [
+    [1, 1, 0, 0, 0],
+    [0, 1, 1, 0, 0],
+]
+FIVE_ANNOTATORS = [
+    [1, 1, 0, 0, 0],
+    [0, 0, 0, 0, 0],
+    [1, 1, 1, 0, 0],
+    [1, 0, 0, 0, 1],
+    [0, 1, 0, 0, 1],
+]
 MARKS = pytest.mark.parametrize(
     "masks",
     [
-        [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]],
-        [[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 1], [0, 1, 0, 0, 1]],
+        pytest.param(TWO_ANNOTATORS, id="two annotators"),
+        pytest.param(FIVE_ANNOTATORS, id="five annotators"),
     ],
-    ids=["two annotators", "five annotators"],
 )
 
 
@@ -161,10 +176,15 @@ def test_a_method_against_what_half_of_the_others_marked(masks):
 
 
 def test_nobody_agrees_with_a_text_that_has_no_marks():
-    column = torch.cat(
-        [column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]), torch.zeros(1, 7, dtype=torch.long)]
-    )
-    human = plausibility.human(column, WIDE.expand(2, -1))
-    assert human["f1"][0] == 1
-    assert human["f1"][1].isnan()
-    assert plausibility.human(column[1:], WIDE)["f1"].isnan().all()  # a batch without any
+    marked = column_of([[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
+    without_marks = torch.zeros_like(marked)
+    both = torch.cat([marked, without_marks])
+    first, second = plausibility.human(both, WIDE.expand(2, -1))["f1"]
+    assert first == 1
+    assert second.isnan()
+
+
+def test_nobody_agrees_in_a_batch_without_any_marks():
+    without_marks = torch.zeros(1, 7, dtype=torch.long)
+    human = plausibility.human(without_marks, WIDE)
+    assert human["f1"].isnan().all()

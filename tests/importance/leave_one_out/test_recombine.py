@@ -14,9 +14,10 @@ def test_a_product_by_convolution_is_the_matrix_product(rows, dtype):
     generator = torch.Generator().manual_seed(rows)
     vectors = torch.randn(rows, 128, generator=generator, dtype=dtype)
     matrix = torch.randn(128, 512, generator=generator, dtype=dtype)
-    expected = (vectors.double() @ matrix.double()).to(dtype)
+    expected = vectors.double() @ matrix.double()
+    product = product_with(matrix)(vectors)
     near = 1e-12 if dtype == torch.float64 else 1e-4
-    torch.testing.assert_close(product_with(matrix)(vectors), expected, atol=near, rtol=0)
+    torch.testing.assert_close(product, expected.to(dtype), atol=near, rtol=0)
 
 
 class Squared(AdditiveAttention):
@@ -40,7 +41,9 @@ def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question)
     expected = classifier.attention(outputs.hidden, outputs.query)
     torch.testing.assert_close(scores, expected, atol=1e-12, rtol=0)
     # an affine layer of its own is narrower than the state
-    is_factored = attention == "additive" or (attention == "dot" and not question)
+    is_factored = attention == "additive"
+    if not question:
+        is_factored |= attention == "dot"
     is_narrower = len(layer.bias) < states.shape[1]
     assert is_narrower == is_factored
 
@@ -58,8 +61,8 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(
 ):
     monkeypatch.setattr(SoftmaxAccumulator, "LIMIT", limit)
     generator = torch.Generator().manual_seed(cut)
-    # exp of the largest overflows
-    scores = torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400
+    scores = torch.randn(3, 9, generator=generator, dtype=torch.float64)
+    scores *= 400  # exp of the largest overflows
     values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
 
     last_part = SoftmaxAccumulator.empty(3, 2, scores.device)
@@ -68,9 +71,11 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(
         text = torch.randperm(3, generator=generator)
         last_part.add(text, scores[text, position], values[text, position])
     no_weight = torch.tensor([-torch.inf]).double()
-    last_part.add(torch.tensor([1]), no_weight, torch.ones(1, 2).double())
+    ones = torch.ones(1, 2).double()
+    last_part.add(torch.tensor([1]), no_weight, ones)
 
     first_scores = scores[:, :cut]
     first_means = means_under(first_scores, values[:, :cut])
     merged = last_part.means(first_scores.logsumexp(-1), first_means)
-    torch.testing.assert_close(merged, means_under(scores, values))
+    expected = means_under(scores, values)
+    torch.testing.assert_close(merged, expected)

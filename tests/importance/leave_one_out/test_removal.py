@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -16,13 +18,12 @@ def triples():
     By default the attentions take turns, so that each is there and each encoder has each question;
     the others are slow.
     """
-    names = [*ATTENTIONS]
-    for place, encoder in enumerate(ENCODERS):
-        for number, question in enumerate(QUESTIONS):
-            turn = names[(place + number) % len(names)]
-            for attention in names:
-                marks = () if attention == turn else pytest.mark.slow
-                yield pytest.param(encoder, attention, question, marks=marks)
+    turns = itertools.cycle(ATTENTIONS)
+    for encoder, question in itertools.product(ENCODERS, QUESTIONS):
+        turn = next(turns)
+        for attention in ATTENTIONS:
+            marks = () if attention == turn else pytest.mark.slow
+            yield pytest.param(encoder, attention, question, marks=marks)
 
 
 def equal(distance, expected, near):
