@@ -58,7 +58,11 @@ def data():
 def training_texts(data):
     """The distinct vocabulary ids of each training text."""
     train = data.splits["train"]
-    return [set(train.vocabulary_id[train.words[row]].tolist()) for row in range(len(train))]
+    texts = []
+    for row in range(len(train)):
+        ids = train.vocabulary_id[train.words[row]]
+        texts.append(set(ids.tolist()))
+    return texts
 
 
 def test_idf_counts_the_training_texts(data):
@@ -79,9 +83,8 @@ def test_idf_counts_the_training_texts(data):
 
 
 def test_idf_new_texts_are_refused():
-    with pytest.raises(
-        UserError, match="idf counts the training texts, which a loaded run does not hold"
-    ):
+    message = "idf counts the training texts, which a loaded run does not hold"
+    with pytest.raises(UserError, match=message):
         Idf().prepare_texts(["a text"], [["a", "text"]])
 
 

@@ -24,26 +24,30 @@ KIN = {
 }
 OF_WEIGHTS = {"rollout", "attention_flow"}
 OF_VECTORS = {*OF_WEIGHTS, "vector_norm", "vector_norm_residual", "alti"}
-DEFINED = {
-    **dict.fromkeys(
-        ("modernbert-cls", "llama", "modernbert-mean", "qwen2", "qwen3", "gemma"), OF_VECTORS
-    ),  # gated
-    **dict.fromkeys(("deberta", "mpnet", "deberta-v2"), OF_WEIGHTS),  # values are not seen
-    "t5": set(),  # an encoder and a decoder
-}
+ALL = {*OF_VECTORS, "vector_norm_normalised", "decompx"}
+
+GATED = ["modernbert-cls", "llama", "modernbert-mean", "qwen2", "qwen3", "gemma"]
+"""Families whose inner layer is a product."""
+UNSEEN_VALUES = ["deberta", "mpnet", "deberta-v2"]
+DEFINED = dict.fromkeys(GATED, OF_VECTORS)
+DEFINED |= dict.fromkeys(UNSEEN_VALUES, OF_WEIGHTS)
+DEFINED["t5"] = set()  # an encoder and a decoder
 
 
 def cases(families):
-    return [
-        pytest.param(family, marks=pytest.mark.slow) if family in KIN else family
-        for family in families
-    ]
+    """Those that are much like another with a mark of the slow tests."""
+    parameters = []
+    for family in families:
+        marks = pytest.mark.slow if family in KIN else ()
+        parameters.append(pytest.param(family, marks=marks))
+    return parameters
 
 
 def subject(family):
     model, batch = prepared(family, TEXTS)
     outputs = model.double()(batch)
-    return Subject(model, batch, outputs, model.readout(batch, outputs))
+    readout = model.readout(batch, outputs)
+    return Subject(model, batch, outputs, readout)
 
 
 @pytest.mark.parametrize(
@@ -51,21 +55,25 @@ def subject(family):
 )
 def test_parts_add_up_to_the_logits(family):
     examined = subject(family)
+    logits = examined.outputs.logits.detach()
     linearised = examined.classifier.linearised(examined.batch)
     for text in range(len(TEXTS)):
-        total = parts_of_logits(linearised, text).sum(0)
-        torch.testing.assert_close(total, examined.outputs.logits[text].detach(), atol=1e-9, rtol=0)
-    gap = examined.scores("decompx").sum(-1) - examined.importance("decompx").total(examined)
-    assert gap.abs().max() < 1e-9
+        parts = parts_of_logits(linearised, text)
+        torch.testing.assert_close(parts.sum(0), logits[text], atol=1e-9, rtol=0)
+
+    score_sum = examined.scores("decompx").sum(-1)
+    total = examined.importance("decompx").total(examined)
+    torch.testing.assert_close(score_sum, total, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("family", cases(DEFINED))
 def test_what_is_known_of_the_layers_is_followed_and_nothing_else(family):
     examined = subject(family)
-    every = (*OF_VECTORS, "vector_norm_normalised", "decompx")
-    assert {name for name in every if examined.importance(name).is_defined(examined)} == DEFINED[
-        family
-    ]
+    defined = set()
+    for name in ALL:
+        if examined.importance(name).is_defined(examined):
+            defined.add(name)
+    assert defined == DEFINED[family]
 
 
 def normed_with_held_spread(norm, vectors):
@@ -84,11 +92,15 @@ def active_with_held_ratio(vectors, function):
 
 def mixed_with_held_weights(attention, state):
     """Self-attention whose weights are constants for the gradient."""
-    heads = attention.num_attention_heads
-    query = attention.query(state).unflatten(-1, (heads, -1)).transpose(0, 1)
-    key = attention.key(state).unflatten(-1, (heads, -1)).transpose(0, 1)
-    value = attention.value(state).unflatten(-1, (heads, -1)).transpose(0, 1)
-    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+
+    def by_head(vectors):
+        heads = vectors.unflatten(-1, (attention.num_attention_heads, -1))
+        return heads.transpose(0, 1)
+
+    query = by_head(attention.query(state))
+    key = by_head(attention.key(state))
+    value = by_head(attention.value(state))
+    scores = query @ key.mT / query.shape[-1] ** 0.5
     weights = scores.softmax(-1).detach()
     mixed = weights @ value
     return mixed.transpose(0, 1).flatten(1)
@@ -148,16 +160,30 @@ def test_by_hand_where_the_layers_pass_everything_on():
     torch.testing.assert_close(examined.scores("decompx"), expected, atol=1e-12, rtol=0)
 
 
+VECTORS = torch.tensor(
+    [
+        [1.0, 0.0],
+        [-3.0, 1.0],
+        [0.0, 5.0],
+    ]
+)
+
+
 def test_a_bias_goes_where_the_vectors_point():
-    vectors = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]])
+    """By the size of each vector's part along it: 1, 3 and 0 of 4."""
     bias = torch.tensor([2.0, 0.0])
-    expected = torch.tensor([[0.5, 0.0], [1.5, 0.0], [0.0, 0.0]])
-    torch.testing.assert_close(shared(vectors, bias) - vectors, expected)
+    expected = torch.tensor(
+        [
+            [0.5, 0.0],
+            [1.5, 0.0],
+            [0.0, 0.0],
+        ]
+    )
+    torch.testing.assert_close(shared(VECTORS, bias) - VECTORS, expected)
 
 
 def test_no_bias_changes_no_vector():
-    vectors = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]])
-    assert shared(vectors, torch.zeros(2)).equal(vectors)
+    assert shared(VECTORS, torch.zeros(2)).equal(VECTORS)
 
 
 def test_vectors_of_no_length_share_a_bias_evenly():

@@ -11,20 +11,24 @@ from tests.importance.layered import TEXTS, followed_by_hand, inputs_of, length,
 from tests.importance.subjects import LENGTHS, subject_of
 
 
+def mean_attentions(network, ids):
+    """Of each layer the mean over the heads, half of it beside half of the state itself."""
+    with torch.no_grad():
+        attentions = network(ids, output_attentions=True).attentions
+    for [heads] in attentions:
+        mean = heads.double().numpy().mean(0)
+        yield 0.5 * mean + 0.5 * np.eye(len(mean))
+
+
 def test_rollout_of_the_librarys_own_attentions(bert, librarys_bert):
     scores = bert.scores("rollout")
     for row in range(len(TEXTS)):
-        with torch.no_grad():
-            attentions = librarys_bert(
-                inputs_of(bert.batch, row), output_attentions=True
-            ).attentions
-        followed = np.eye(attentions[0].shape[-1])
-        for layer in attentions:
-            mean = layer[0].double().numpy().mean(0)
-            followed = (0.5 * mean + 0.5 * np.eye(len(followed))) @ followed
-        np.testing.assert_allclose(
-            scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-6
-        )
+        ids = inputs_of(bert.batch, row)
+        followed = np.eye(ids.shape[1])
+        for shares in mean_attentions(librarys_bert, ids):
+            followed = shares @ followed
+        expected = words_of(followed[0], bert.batch, row)
+        np.testing.assert_allclose(scores[row], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -38,14 +42,18 @@ def test_a_model_without_layers_is_refused_before_training(name):
     assert not subject.importance(name).is_defined(subject)
 
 
-def flow_of(attentions, into):
-    """From the first state of the top layer to all of `into`, in floating point."""
+def flow_of(layers, into):
+    """From the first state of the top layer to all of `into`, in floating point.
+
+    Args:
+        layers: how much goes from each state after a layer to each before it.
+        into: pieces.
+    """
     graph = networkx.DiGraph()
-    for number, layer in enumerate(attentions):
-        width = 0.5 * layer[0].double().numpy().mean(0) + 0.5 * np.eye(layer.shape[-1])
-        for upper, lower in np.ndindex(*width.shape):
-            graph.add_edge((number + 1, upper), (number, lower), capacity=width[upper, lower])
-    graph.add_edge("from", (len(attentions), 0), capacity=1.0)
+    for number, width in enumerate(layers):
+        for (upper, lower), capacity in np.ndenumerate(width):
+            graph.add_edge((number + 1, upper), (number, lower), capacity=capacity)
+    graph.add_edge("from", (len(layers), 0), capacity=1.0)
     for part in into:
         graph.add_edge((0, part), "to", capacity=1.0)
     return networkx.maximum_flow_value(graph, "from", "to")
@@ -54,13 +62,12 @@ def flow_of(attentions, into):
 def test_flow_of_the_librarys_own_attentions(bert, librarys_bert):
     scores = bert.scores("attention_flow")
     row = 1
-    with torch.no_grad():
-        attentions = librarys_bert(inputs_of(bert.batch, row), output_attentions=True).attentions
-    words = bert.batch.piece_word[row].tolist()
+    layers = [*mean_attentions(librarys_bert, inputs_of(bert.batch, row))]
+    words = bert.batch.piece_word[row]
     content = bert.batch.content[row]
-    for place in content.nonzero()[:, 0].tolist():
-        pieces = [piece for piece, word in enumerate(words) if word == place]
-        flow = flow_of(attentions, pieces)
+    for place in content.nonzero()[:, 0]:
+        pieces = (words == place).nonzero()[:, 0].tolist()
+        flow = flow_of(layers, pieces)
         assert float(scores[row, place]) == pytest.approx(flow, abs=1e-5)
     assert not scores[row, ~content].any()
 
@@ -99,38 +106,58 @@ def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
         shares = distances / distances.sum(1, keepdims=True)
         followed = shares @ followed
     expected = words_of(followed[0], bert.batch, row)
-    np.testing.assert_allclose(scores[row].numpy(), expected, atol=1e-4)
+    np.testing.assert_allclose(scores[row], expected, atol=1e-4)
 
 
 def nearness(vector, state):
-    return max(0.0, float(state.abs().sum() - (state - vector).abs().sum()))
+    """By how much less is left of the state without the vector (L1); 0 where it is more."""
+    whole = float(state.abs().sum())
+    rest = float((state - vector).abs().sum())
+    return max(0.0, whole - rest)
 
 
 def test_value_norm_equals_a_plain_loop():
     subject = subject_of(question=True)
+    outputs = subject.outputs
     scores = subject.scores("value_norm")
     for row, words in enumerate(LENGTHS):
         for t in range(1, words + 1):
-            norm = math.sqrt(sum(float(x) ** 2 for x in subject.outputs.hidden[row, t]))
-            assert float(scores[row, t]) == pytest.approx(
-                float(subject.outputs.attention[row, t]) * norm
-            )
+            norm = math.hypot(*outputs.hidden[row, t].tolist())
+            weight = outputs.attention[row, t].item()
+            assert scores[row, t].item() == pytest.approx(weight * norm)
 
 
 @pytest.mark.parametrize(
     ("name", "strength", "settings"),
     [
-        ("alti", nearness, {"with_input": True, "normalised": True, "half": False}),
-        ("vector_norm", length, {"with_input": False, "normalised": False, "half": True}),
-        ("vector_norm_normalised", length, {"with_input": True, "normalised": True, "half": False}),
-        ("vector_norm_residual", length, {"with_input": True, "normalised": False, "half": False}),
+        (
+            "alti",
+            nearness,
+            {"with_input": True, "normalised": True, "half": False},
+        ),
+        (
+            "vector_norm",
+            length,
+            {"with_input": False, "normalised": False, "half": True},
+        ),
+        (
+            "vector_norm_normalised",
+            length,
+            {"with_input": True, "normalised": True, "half": False},
+        ),
+        (
+            "vector_norm_residual",
+            length,
+            {"with_input": True, "normalised": False, "half": False},
+        ),
     ],
 )
 def test_equals_plain_loops_over_the_librarys_modules(
     bert, librarys_bert, name, strength, settings
 ):
+    scores = bert.scores(name)
     for row in range(len(TEXTS)):
-        expected = followed_by_hand(librarys_bert, inputs_of(bert.batch, row), strength, **settings)
-        np.testing.assert_allclose(
-            bert.scores(name)[row].numpy(), words_of(expected, bert.batch, row), atol=1e-5
-        )
+        ids = inputs_of(bert.batch, row)
+        followed = followed_by_hand(librarys_bert, ids, strength, **settings)
+        expected = words_of(followed, bert.batch, row)
+        np.testing.assert_allclose(scores[row], expected, atol=1e-5)

@@ -51,18 +51,21 @@ def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
 
     monkeypatch.setattr(Explained, "keeping", watched)
     subject = contextual_subject(lengths=[9], importances={"lime": importance})
-    coefficients = subject.scores("lime")[0][subject.batch.content[0]]
-    (words,) = [part.numpy() for part in draws if len(part) == 60]
+    scores = subject.scores("lime")
+    (words,) = [part for part in draws if len(part) == 60]
+    words = words.numpy()
     assert 0.4 < words.mean() < 0.6
-    cosine = words.sum(1) / np.maximum(np.sqrt(9 * words.sum(1)), 1e-8)
-    weight = np.exp(-((1 - cosine) ** 2) / (2 * 0.25**2))
-    target = keeping(importance.explained(subject).alone(0), torch.tensor(words)).numpy()
-    np.testing.assert_allclose(
-        coefficients.numpy(),
-        Ridge(alpha=1.0).fit(words, target, weight).coef_,
-        rtol=1e-4,
-        atol=1e-6,
-    )
+
+    # the cosine of the words kept to all nine
+    kept = words.sum(1)
+    cosine = kept / np.maximum(np.sqrt(9 * kept), 1e-8)
+    distance = 1 - cosine
+    weight = np.exp(-(distance**2) / (2 * 0.25**2))
+    text = importance.explained(subject).alone(0)
+    target = keeping(text, torch.tensor(words)).numpy()
+    regression = Ridge(alpha=1.0).fit(words, target, weight)
+    coefficients = scores[subject.batch.content]
+    np.testing.assert_allclose(coefficients, regression.coef_, rtol=1e-4, atol=1e-6)
 
 
 def test_sufficient_subset_a_greedy_loop():
@@ -74,17 +77,18 @@ def test_sufficient_subset_a_greedy_loop():
     remaining = list(places)
     expected = {}
     while remaining:
-        values = []
+        values = {}
         for place in remaining:
-            inputs = explained.inputs[1:2].clone()
-            rest = [word for word in remaining if word != place]
-            inputs[0, [word for word in places if word not in rest]] = 0
-            values.append(explained(inputs, text).item())
-        word = remaining[values.index(max(values))]
-        remaining.remove(word)
-        expected[word] = (len(expected) + 1) / len(places)
+            removed = [*expected, place]
+            inputs = explained.inputs[[1]]
+            inputs[0, removed] = 0
+            values[place] = explained(inputs, text).item()
+        least_needed = max(values, key=values.get)
+        remaining.remove(least_needed)
+        expected[least_needed] = (len(expected) + 1) / len(places)
     scores = subject.scores("sufficient_subset")[1]
-    assert scores[places].tolist() == [expected[place] for place in places]
+    for place in places:
+        assert scores[place].item() == expected[place]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,8 @@ def test_sufficient_subset_a_greedy_loop():
 )
 def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
     subject = additive_subject(importances={"lime": Lime(alpha=1e-9)})
-    torch.testing.assert_close(subject.scores(name), words_shares(subject), rtol=near, atol=near)
+    expected = words_shares(subject)
+    torch.testing.assert_close(subject.scores(name), expected, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +134,14 @@ def test_it_nears_the_shapley_values(importance, near):
 
 
 @pytest.mark.parametrize(
-    ("importance", "near"), [(KernelShap(), 1e-3), (ShapleySampling(samples=2), 1e-5)]
+    ("importance", "near"),
+    [
+        (KernelShap(), 1e-3),
+        (ShapleySampling(samples=2), 1e-5),
+    ],
 )
 def test_the_scores_add_up(importance, near):
     subject = contextual_subject(importances={importance.name: importance})
-    torch.testing.assert_close(
-        subject.scores(importance.name).sum(-1), importance.total(subject), rtol=near, atol=near
-    )
+    score_sum = subject.scores(importance.name).sum(-1)
+    total = importance.total(subject)
+    torch.testing.assert_close(score_sum, total, rtol=near, atol=near)

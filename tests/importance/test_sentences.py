@@ -8,7 +8,6 @@ import torch
 from torch.testing import assert_close
 
 from attnprobe.core.batch import probabilities
-from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -17,6 +16,7 @@ from attnprobe.models.base import Unit
 from attnprobe.models.encoders import AverageEncoder
 from attnprobe.probes.correlation import Correlation
 from tests.models.test_hierarchical import SENTENCES, han, with_sentences
+from tests.probes.tables import values
 from tests.toys import predict, toy_batch, toy_classifier, toy_readout
 
 ENCODERS = ["lstm", "cnn", "average", "transformer"]
@@ -31,48 +31,51 @@ def gathering(encoder="lstm"):
 def without_attention():
     """A classifier of even attention whose words have no context: its logits are the mean over the
     words of what each one says."""
-    classifier = toy_classifier(
-        partial(AverageEncoder, hidden_size=12), classes=3, unit=Unit.SENTENCE
-    ).double()
+    encoder = partial(AverageEncoder, hidden_size=12)
+    classifier = toy_classifier(encoder, classes=3, unit=Unit.SENTENCE)
     with torch.no_grad():
         classifier.attention.score.weight.zero_()
-    return classifier
+    return classifier.double()
 
 
 def subject_of(classifier, batch):
-    return Subject(classifier, batch, *toy_readout(classifier, batch))
+    outputs, readout = toy_readout(classifier, batch)
+    return Subject(classifier, batch, outputs, readout)
 
 
 def probability_of_words(classifier, batch, row, keep):
     """The prediction of one text's words at `keep`, as a text of its own with its sentences."""
     words = batch.ids[row, keep].tolist()
-    single = toy_batch([len(words)])
-    ids = torch.tensor([[2, *words, 3]])
-    sentence = torch.tensor([[-1, *batch.sentence[row, keep].tolist(), -1]])
-    return predict(classifier, replace(single, ids=ids, sentence=sentence))[0]
+    sentences = batch.sentence[row, keep].tolist()
+    single = replace(
+        toy_batch([len(words)]),
+        ids=torch.tensor([[2, *words, 3]]),
+        sentence=torch.tensor([[-1, *sentences, -1]]),
+    )
+    [probability] = predict(classifier, single)
+    return probability
 
 
 @pytest.mark.parametrize("classifier", [*map(gathering, ENCODERS), han("rnn").double()])
 def test_leave_one_out_is_a_loop_over_texts_without_a_sentence(classifier):
     batch = with_sentences(padding=3)
     outputs, readout = toy_readout(classifier, batch)
+    originals = readout.prediction()
     removals = leave_one_out(classifier, batch, outputs)
     assert removals.distance.shape == outputs.content.shape
     assert removals.distance.nan_to_num().max() > 1e-3
+
+    distances = torch.full_like(removals.distance, torch.nan)
     for row, text in enumerate(SENTENCES):
-        original = readout.prediction()[row]
+        original = originals[row]
         for place in range(len(text)):
-            keep = batch.content[row] & (batch.sentence[row] != place)
-            if not keep.any():
-                assert removals.distance[row, place].isnan()
-                continue
-            shortened = probability_of_words(classifier, batch, row, keep)
-            distance = (shortened - original).abs().sum() / 2
-            flips = shortened.argmax() != original.argmax()
-            assert_close(removals.distance[row, place], distance, atol=1e-9, rtol=0)
-            assert bool(removals.flips[row, place]) == bool(flips)
-        beyond_text = removals.distance[row, len(text) :]
-        assert beyond_text.isnan().all()
+            rest = batch.content[row] & (batch.sentence[row] != place)
+            if rest.any():
+                shortened = probability_of_words(classifier, batch, row, rest)
+                distances[row, place] = (shortened - original).abs().sum() / 2
+                flips = shortened.argmax() != original.argmax()
+                assert removals.flips[row, place] == flips
+    assert_close(removals.distance, distances, atol=1e-9, rtol=0, equal_nan=True)
 
 
 def test_without_context_and_under_even_weights_a_deletion_is_a_mean_over_the_other_words():
@@ -189,9 +192,10 @@ def test_what_is_kept_of_the_sentences_is_what_is_kept_of_their_words(operator):
     sentences = subject_of(gathering(), batch)
     words = subject_of(toy_classifier(spread=4.0, classes=3).double(), batch)
     generator = torch.Generator().manual_seed(3)
-    keep = torch.rand(5, *sentences.outputs.content.shape, generator=generator) < 0.5
-    keep_words = keep.gather(-1, batch.sentence.clamp(min=0).expand(5, -1, -1))
-    keep_words = keep_words & (batch.sentence >= 0)
+    shape = (5, *sentences.outputs.content.shape)
+    keep = torch.rand(shape, generator=generator) < 0.5
+    sentence = batch.sentence.clamp(min=0).expand(5, -1, -1)
+    keep_words = keep.gather(-1, sentence) & (batch.sentence >= 0)
     expected = predictions_keeping(words, keep_words, operator)
     predicted = predictions_keeping(sentences, keep, operator)
     assert_close(predicted, expected, equal_nan=True)
@@ -204,16 +208,23 @@ def test_an_attribution_of_sentences_replaces_whole_ones(name):
     scores = subject.scores(name)
     assert scores.shape == subject.outputs.content.shape
     importance = subject.importance(name)
-    explained = importance.explained(subject)
-    if name == "occlusion":
-        for row, text in enumerate(SENTENCES):
-            whole = explained(explained.inputs)[row]
-            for place in range(len(text)):
-                inputs = explained.inputs.clone()
-                inputs[row, subject.batch.sentence[row] == place] = 0
-                assert_close(scores[row, place], whole - explained(inputs)[row])
     if importance.complete:
-        assert_close(scores.sum(-1), importance.total(subject), atol=1e-6, rtol=0)
+        total = importance.total(subject)
+        assert_close(scores.sum(-1), total, atol=1e-6, rtol=0)
+
+
+def test_occlusion_of_a_sentence_zeroes_all_of_its_words():
+    batch = with_sentences(padding=1)
+    subject = subject_of(gathering(), batch)
+    scores = subject.scores("occlusion")
+    explained = subject.importance("occlusion").explained(subject)
+    whole = explained(explained.inputs)
+    for row, text in enumerate(SENTENCES):
+        for place in range(len(text)):
+            inputs = explained.inputs.clone()
+            inputs[row, batch.sentence[row] == place] = 0
+            rest = explained(inputs)
+            assert_close(scores[row, place], whole[row] - rest[row])
 
 
 def test_integrated_gradients_of_sentences_add_up_and_are_sums_over_their_words():
@@ -225,16 +236,18 @@ def test_integrated_gradients_of_sentences_add_up_and_are_sums_over_their_words(
     for row, text in enumerate(SENTENCES):
         for place in range(len(text)):
             members = batch.sentence[row] == place
-            assert_close(scores[row, place], of_words[row, members].sum(), atol=1e-9, rtol=1e-6)
+            expected = of_words[row, members].sum()
+            assert_close(scores[row, place], expected, atol=1e-9, rtol=1e-6)
 
 
 def test_attention_of_sentences_is_correlated_with_their_gradients_and_deletions():
-    subject = subject_of(gathering(), with_sentences([[4, 1, 7, 2], [2, 3, 1], [2, 2, 9, 1, 1]]))
-    results = {
-        result.metric: result.value
-        for result in Correlation().measure(subject, Draws(0, "correlation"))
-        if hasattr(result, "metric")
-    }
+    lengths = [
+        [4, 1, 7, 2],
+        [2, 3, 1],
+        [2, 2, 9, 1, 1],
+    ]
+    subject = subject_of(gathering(), with_sentences(lengths))
+    results = values(Correlation(), subject)
     assert "tau_words_attention_gradient" not in results
     for other in ("gradient", "gradient_through_attention", "leave_one_out"):
         assert results[f"tau_attention_{other}"].isfinite().all()

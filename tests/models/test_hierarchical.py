@@ -41,11 +41,12 @@ def han(name):
 
 def with_sentences(lengths=SENTENCES, *, padding=0):
     """Texts of sentences with these numbers of words."""
-    batch = toy_batch([sum(text) for text in lengths], padding=padding)
+    words = [sum(text) for text in lengths]
+    batch = toy_batch(words, padding=padding)
     sentence = torch.full_like(batch.ids, -1)
     for row, text in enumerate(lengths):
-        numbers = torch.arange(len(text)).repeat_interleave(torch.tensor(text))
-        sentence[row, 1 : sum(text) + 1] = numbers
+        numbers = torch.arange(len(text))
+        sentence[row, batch.content[row]] = numbers.repeat_interleave(torch.tensor(text))
     return replace(batch, sentence=sentence)
 
 
@@ -57,11 +58,13 @@ def looped(classifier, batch, row):
     sentences = []
     weights = []
     for number in range(len(SENTENCES[row])):
-        ids = batch.ids[row][batch.sentence[row] == number]
-        (states,) = encode_alone(encoder.word_encoder, classifier.embedding(ids))
+        in_sentence = batch.sentence[row] == number
+        vectors = classifier.embedding(batch.ids[row, in_sentence])
+        (states,) = encode_alone(encoder.word_encoder, vectors)
         scores = [v @ torch.tanh(attention.states(state)) for state in states]
-        weights.append(torch.stack(scores).softmax(0))
-        sentences.append(weights[-1] @ states)
+        inner_weights = torch.stack(scores).softmax(0)
+        weights.append(inner_weights)
+        sentences.append(inner_weights @ states)
     (states,) = encode_alone(encoder.sentence_encoder, torch.stack(sentences))
     return states, torch.cat(weights)
 
@@ -79,12 +82,16 @@ def test_equals_a_loop_over_sentences_whatever_the_padding_and_the_batch(name, r
     batch = with_sentences(padding=5)
     outputs = classifier(batch)
     states, weights = looped(classifier, batch, row)
-    count = len(SENTENCES[row])
-    assert_close(outputs.hidden[row, :count], states)
-    assert (outputs.hidden[row, count:] == 0).all()
-    assert outputs.content[row].tolist() == [place < count for place in range(4)]
-    assert_close(outputs.word_attention[row, batch.content[row]], weights)
-    assert (outputs.word_attention[row, ~batch.content[row]] == 0).all()
+    is_sentence = torch.arange(4) < len(SENTENCES[row])
+    hidden = outputs.hidden[row]
+    assert torch.equal(outputs.content[row], is_sentence)
+    assert_close(hidden[is_sentence], states)
+    assert (hidden[~is_sentence] == 0).all()
+
+    is_word = batch.content[row]
+    word_attention = outputs.word_attention[row]
+    assert_close(word_attention[is_word], weights)
+    assert (word_attention[~is_word] == 0).all()
 
 
 def test_its_unit_is_a_sentence():
@@ -110,7 +117,8 @@ def test_markers_are_not_read():
 
 def test_every_parameter_gets_a_gradient():
     classifier = han("rnn").double()
-    classifier(with_sentences([[3, 2, 4]])).logits.sum().backward()
+    outputs = classifier(with_sentences([[3, 2, 4]]))
+    outputs.logits.sum().backward()
     for parameter in classifier.parameters():
         assert parameter.grad is not None
         assert parameter.grad.any()
@@ -170,9 +178,10 @@ def test_a_sentence_has_the_weight_of_its_words(attention, row):
         assert_close(sentences.attention[row, place], total)
         assert_close(inner_weights * total, weights)
         assert_close(inner_weights.sum(), torch.ones_like(total))
-    count = len(SENTENCES[row])
-    assert (sentences.attention[row, count:] == 0).all()
-    assert sentences.content[row].tolist() == [place < count for place in range(4)]
+    is_sentence = torch.arange(4) < len(SENTENCES[row])
+    beyond_text = sentences.attention[row, ~is_sentence]
+    assert torch.equal(sentences.content[row], is_sentence)
+    assert (beyond_text == 0).all()
 
 
 @pytest.mark.parametrize("row", range(4))
@@ -203,9 +212,10 @@ def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_bef
             weights = words.attention[row, members]
             over_words[row, members] = moved[row, place] * weights / weights.sum()
 
-    logits = readout.logits(moved)
-    assert_close(logits, word_readout.logits(over_words))
-    assert_close(classifier.outputs_from(batch, attention=moved).logits, logits)
+    logits = word_readout.logits(over_words)
+    assert_close(readout.logits(moved), logits)
+    moved_outputs = classifier.outputs_from(batch, attention=moved)
+    assert_close(moved_outputs.logits, logits)
 
 
 def test_a_sentence_without_any_weight_says_what_its_words_say_on_average():
