@@ -113,7 +113,16 @@ FEW_STEPS = ("probe.adversarial.steps=5", "probe.adversarial.restarts=1")
 SINGLE_RUNS = set(stems("experiment")) - set(STUDIES) - {"sites", "papers"}
 
 
-@pytest.mark.parametrize("stem", sorted(SINGLE_RUNS))
+PARTS = ("jain_adversarial", "jain_correlation", "serrano_erasure", "serrano_single_weight")
+"""Experiments whose probes another one has too, with their settings: `jain` and `serrano`."""
+
+
+def slow_if(name, names):
+    """A parameter of a test that is slow for some names."""
+    return pytest.param(name, marks=[pytest.mark.slow] if name in names else [])
+
+
+@pytest.mark.parametrize("stem", [slow_if(stem, PARTS) for stem in sorted(SINGLE_RUNS)])
 def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     settings = [
         f"+experiment={stem}",
@@ -136,13 +145,13 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
 
 # tests/models has the attentions that are given
 PROBED = sorted(set(stems("model/attention")) - {"imposed", "column"})
-BY_DEFAULT = ("additive", "dot", "entmax", "label", "sparsemax", "rationale", "uniform")
-"""Attentions that are learned, and two of those that are set, which differ by their weights."""
+BY_DEFAULT = ("additive", "entmax", "label", "rationale")
+"""Attentions that are learned, with zeros and without, one per label, and one of those that are
+set, which differ by their weights."""
 
 
 @pytest.mark.parametrize(
-    "attention",
-    [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROBED],
+    "attention", [slow_if(name, set(PROBED) - set(BY_DEFAULT)) for name in PROBED]
 )
 def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(
     attention, tmp_path
@@ -161,10 +170,13 @@ def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed
 
 
 OF_LABELS = ("caml", "laat")
+ALIKE = ("flannoenc", "flanrnn", "hanconv", "hannoenc")
+"""Hierarchies of the encoders of `hanrnn` (by sentences) and `flanconv` (by words)."""
+MODELS = sorted(set(stems("model")) - {"own", "pretrained", "plm_icd"})
 
 
 # tests/models/pretrained/test_run has the pretrained ones, tests/docs/test_lightning one's own
-@pytest.mark.parametrize("model", sorted(set(stems("model")) - {"own", "pretrained", "plm_icd"}))
+@pytest.mark.parametrize("model", [slow_if(model, ALIKE) for model in MODELS])
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]
     overrides.append("data.source.train_size=60")

@@ -9,6 +9,7 @@ import ast
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -152,16 +153,22 @@ def undefined_names(folder):
 def is_in_string(finding):
     """Whether the linter points into a string; what an f-string computes is code."""
     place = (finding["location"]["row"], finding["location"]["column"] - 1)
-    nodes = list(ast.walk(ast.parse(Path(finding["filename"]).read_text(encoding="utf-8"))))
+    return any(start <= place < end for start, end in strings_of(finding["filename"]))
+
+
+@cache
+def strings_of(filename):
+    """Where the strings of a file start and end, those of f-strings left out."""
+    nodes = list(ast.walk(ast.parse(Path(filename).read_text(encoding="utf-8"))))
     composed = set()
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
             composed.update(ast.walk(node))
-    return any(
-        (node.lineno, node.col_offset) <= place < (node.end_lineno, node.end_col_offset)
+    return [
+        ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in composed
-    )
+    ]
 
 
 @pytest.mark.parametrize("folder", ["attnprobe", "hydra_plugins", "benchmarks", "tests"])

@@ -73,8 +73,17 @@ STATUSES = {"kill": {-9}, "error": {1}, "full": {0, 1}}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the test forks as Linux does")
-@pytest.mark.parametrize("kind", ["kill", "full", "error"])
-def test_a_run_is_whole_at_every_moment_and_the_same_command_finishes_it(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    [
+        ("kill", 1),
+        ("full", 4),
+        ("error", 4),
+        pytest.param("full", 1, marks=pytest.mark.slow),
+        pytest.param("error", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_is_whole_at_every_moment_and_the_same_command_finishes_it(tmp_path, kind, every):
     start = tmp_path / "start"
     measured(start, FIRST)
     write_mine(start, MINE)
@@ -92,7 +101,7 @@ def test_a_run_is_whole_at_every_moment_and_the_same_command_finishes_it(tmp_pat
     assert len(operations) > 30
 
     finished_early = 0
-    for index, operation in enumerate(operations):
+    for index, operation in list(enumerate(operations))[::every]:
         shutil.rmtree(work)
         shutil.copytree(start, work)
         _, status = in_a_child(lambda: measured(work, SECOND), work, Fault(kind, index))

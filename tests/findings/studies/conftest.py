@@ -4,6 +4,10 @@ from attnprobe.findings.studies.base import read_study
 from tests.findings.studies.invented import invented_study
 
 
-@pytest.fixture
-def study(tmp_path):
-    return lambda *numbers, **settings: read_study(invented_study(tmp_path, *numbers, **settings))
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    def invented(*numbers, **settings):
+        place = tmp_path_factory.mktemp("study")
+        return read_study(invented_study(place, *numbers, **settings))
+
+    return invented

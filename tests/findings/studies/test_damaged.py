@@ -5,9 +5,8 @@ from attnprobe.results.files import DamagedRun, read_sealed, write_sealed
 
 
 @pytest.fixture
-def place(study, tmp_path):
-    study([0.83, 0.82], [], {}, {}, tests=["seeds"])
-    return tmp_path / "study"
+def place(study):
+    return study([0.83, 0.82], [], {}, {}, tests=["seeds"]).directory
 
 
 def of_another_run(content):

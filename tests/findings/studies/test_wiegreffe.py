@@ -24,7 +24,7 @@ def verdicts(reading):
     return {finding.claim.name: finding.verdict for finding in reading.findings}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def strong(study):
     """A study in which all claims but one hold."""
     return study(
@@ -105,7 +105,7 @@ def test_the_spread_over_seeds_is_the_median_per_example(study):
     assert table["JSD, median over seeds"].iloc[1] == pytest.approx(medians[first_quarter].mean())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def extreme(study):
     """Student's interval of 0.99 and 0.90 alone reaches from 0.37 to 1.52."""
     return study([0.99, 0.90], [0.02, 0.10], GUIDES, {0: (0.05, 0.1)})
