@@ -9,10 +9,10 @@ import pytest
 from attnprobe.cli.main import main
 from attnprobe.results.table import read_examples
 from tests.models.pretrained.families import TEXTS, checkpoint
-from tests.small_runs import command_line
+from tests.small_runs import FEW_PASSES, NARROW, command_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guards_and_rerankers.md").read_text(encoding="utf-8")
-QUICK = ("figures=false", "trainer.accelerator=cpu", "probe.swaps.passes=100")
+QUICK = ("figures=false", "trainer.accelerator=cpu", *FEW_PASSES)
 
 
 def reranker(folder):
@@ -52,7 +52,8 @@ def carry_out(folder, words):
     if command == "report":
         main([command, *further])
         return
-    done = command_line(folder, *further, *QUICK)
+    is_trained = "model=pretrained" not in further
+    done = command_line(folder, *further, *QUICK, *([NARROW] if is_trained else []))
     assert done.returncode == 0, done.stderr
 
 

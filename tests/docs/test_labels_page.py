@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import attnprobe
 from attnprobe.outside.audit import audit_model
 from attnprobe.outside.tensors import label_tensors
+from attnprobe.probes.erasure import Erasure
 from tests.models.test_labels import CAML, labelled
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
@@ -79,6 +80,7 @@ def test_position_logits_say_the_same_as_states_and_decoder(defined, tmp_path):
         label_names=NAMES,
         tokens=defined["TEXTS"],
         output=tmp_path / "audit",
+        probes=[Erasure(importances=["attention"])],
         page=False,
     )
     columns = []

@@ -24,11 +24,19 @@ TINY = ("--rules", "token", "--encoders", "average", "--draws", "100")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def kept(tmp_path_factory):
+    """Where the run of the second part stays."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, kept):
     """A right and a wrong model, trained and asked through the pipeline, in two parts."""
     path = tmp_path_factory.mktemp("rows")
-    for part in ("1/2", "2/2"):
-        main([str(path), *TINY, "--attentions", "right_95,uniform", "--part", part])
+    command = [str(path), *TINY, "--attentions", "right_95,uniform"]
+    main([*command, "--part", "1/2"])
+    assert not list(path.rglob("manifest.json"))  # its run is gone
+    main([*command, "--part", "2/2", "--keep", str(kept)])
     return path
 
 
@@ -84,10 +92,9 @@ def test_a_model_that_cannot_be_trained_is_a_row(tmp_path, monkeypatch):
     assert answers_of(table_of([row]))["answer"].tolist() == ["not asked"]
 
 
-def test_the_runs_stay_where_they_are_to_be_kept(tmp_path):
-    rows = tmp_path / "rows"
-    main([str(rows), *TINY, "--attentions", "uniform", "--keep", str(tmp_path / "runs")])
-    assert list((tmp_path / "runs").rglob("manifest.json"))
+@pytest.mark.usefixtures("folder")
+def test_the_runs_stay_where_they_are_to_be_kept(kept):
+    assert list(kept.rglob("manifest.json"))
 
 
 # What is known
