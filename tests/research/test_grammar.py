@@ -37,12 +37,22 @@ IDS = [rule.name for rule in RULES]
 
 def cues(words, stem):
     """The numbers behind this stem, in the order of the text."""
-    numbers = [re.fullmatch(rf"{stem}(\d+)(_\d+)?", word) for word in words]
-    return [int(number[1]) for number in numbers if number]
+    pattern = re.compile(rf"{stem}(\d+)(_\d+)?")
+    numbers = []
+    for word in words:
+        cue = pattern.fullmatch(word)
+        if cue:
+            numbers.append(int(cue[1]))
+    return numbers
 
 
 def count(words, stem):
+    """How often a word is there, whichever of its synonyms it is."""
     return sum(word.split("_")[0] == stem for word in words)
+
+
+def places_of_cues(words):
+    return [place for place, word in enumerate(words) if word.startswith("cue")]
 
 
 def label_of_conditional(words, rule):
@@ -51,34 +61,50 @@ def label_of_conditional(words, rule):
 
 
 def label_of_doubt(words, rule):
+    """The first cue but the one that `maybe` calls into doubt, which is the next one after it."""
     maybe = words.index("maybe")
-    after = [place for place, word in enumerate(words) if word.startswith("cue") and place > maybe]
-    return cues(words[: after[0]] + words[after[0] + 1 :], "cue")[0]
+    doubted = next(place for place in places_of_cues(words) if place > maybe)
+    certain = [*words[:doubted], *words[doubted + 1 :]]
+    return cues(certain, "cue")[0]
 
 
 def label_of_negation(words, rule):
-    place = next(place for place, word in enumerate(words) if word.startswith("cue"))
-    return cues(words, "cue")[0] ^ ("not" in words[:place])
+    first_cue = places_of_cues(words)[0]
+    is_negated = "not" in words[:first_cue]
+    label = cues(words, "cue")[0]
+    return 1 - label if is_negated else label
 
 
 def label_of_concession(words, rule):
     weak = cues(words, "weak")
-    return weak[0] if len(weak) == rule.cues - 1 else cues(words, "strong")[0]
+    is_outvoted = len(weak) == rule.cues - 1
+    deciding = weak if is_outvoted else cues(words, "strong")
+    return deciding[0]
 
 
 def label_of_override(words, rule):
-    return (cues(words, "strong") or cues(words, "weak"))[0]
+    deciding = cues(words, "strong") or cues(words, "weak")
+    return deciding[0]
 
 
 def label_of_strongest(words, rule):
-    levels = [re.match(r"level(\d+)class(\d+)", word) for word in words]
-    return max((int(level[1]), int(level[2])) for level in levels if level)[1]
+    levels = []
+    for word in words:
+        cue = re.match(r"level(\d+)class(\d+)", word)
+        if cue:
+            level, label = map(int, cue.groups())
+            levels.append((level, label))
+    _, label_of_highest = max(levels)
+    return label_of_highest
 
 
 def inner_words(words, rule):
     """The words of a text without those that every text begins and ends with."""
-    before, after = {"ends": (1, 1), "template": (3, 0)}.get(rule.surroundings, (0, 0))
-    return words[before : len(words) - after]
+    if rule.surroundings == "ends":
+        return words[1:-1]
+    if rule.surroundings == "template":
+        return words[3:]
+    return words
 
 
 def label_of_place(words, rule):
@@ -95,22 +121,62 @@ def label_of_place(words, rule):
 
 
 def label_of_length(words, rule):
-    return int(len(inner_words(words, rule)) > sum(rule.length) // 2)
+    shortest, longest = rule.length
+    words_of_text = len(inner_words(words, rule))
+    return int(words_of_text > (shortest + longest) // 2)
 
 
-def commonest(numbers):
-    return Counter(numbers).most_common()[0][0]
+def label_of_halves(words, rule):
+    [first] = cues(words, "first")
+    [second] = cues(words, "second")
+    return 2 * first + second
+
+
+def label_of_exclusion(words, rule):
+    excluded = set(cues(words, "no"))
+    [label] = {0, 1, 2} - excluded
+    return label
+
+
+def label_of_absence(words, rule):
+    marks = cues(words, "mark")
+    return marks[0] if marks else 0
+
+
+def label_of_rare_absence(words, rule):
+    marks = cues(words, "mark")
+    return marks[0] if marks else rule.classes - 1
+
+
+def label_of_conjunction(words, rule):
+    parts = set(cues(words, "part"))
+    all_parts = set(range(rule.cues))
+    return int(parts == all_parts)
+
+
+def label_of_vote(words, rule):
+    votes = cues(words, "vote")
+    return int(sum(votes) > rule.cues / 2)
+
+
+def label_of_comparison(words, rule):
+    more = Counter(cues(words, "more"))
+    return max(more, key=more.get)
+
+
+def label_of_exclusive_or(words, rule):
+    return int(cues(words, "left") != cues(words, "right"))
 
 
 LABELS = {
     "token": lambda words, rule: cues(words, "class")[0],
     "redundant": lambda words, rule: cues(words, "class")[-1],
     "lexicon": lambda words, rule: cues(words, "class")[0],
-    "halves": lambda words, rule: 2 * cues(words, "first")[0] + cues(words, "second")[0],
-    "exclusion": lambda words, rule: ({0, 1, 2} - set(cues(words, "no"))).pop(),
-    "absence": lambda words, rule: (cues(words, "mark") or [0])[0],
-    "rare_absence": lambda words, rule: (cues(words, "mark") or [rule.classes - 1])[0],
-    "conjunction": lambda words, rule: int(set(cues(words, "part")) == set(range(rule.cues))),
+    "halves": label_of_halves,
+    "exclusion": label_of_exclusion,
+    "absence": label_of_absence,
+    "rare_absence": label_of_rare_absence,
+    "conjunction": label_of_conjunction,
     "length": label_of_length,
     "place": label_of_place,
     "recency": lambda words, rule: cues(words, "cue")[-1],
@@ -119,11 +185,11 @@ LABELS = {
     "strongest": label_of_strongest,
     "conditional": label_of_conditional,
     "doubt": label_of_doubt,
-    "vote": lambda words, rule: int(2 * sum(cues(words, "vote")) > rule.cues),
-    "comparison": lambda words, rule: commonest(cues(words, "more")),
+    "vote": label_of_vote,
+    "comparison": label_of_comparison,
     "concession": label_of_concession,
     "parity": lambda words, rule: count(words, "mark") % 2,
-    "exclusive_or": lambda words, rule: int(cues(words, "left") != cues(words, "right")),
+    "exclusive_or": label_of_exclusive_or,
     "order": lambda words, rule: int(cues(words, "part")[0] > 0),
     "negation": label_of_negation,
 }
@@ -137,13 +203,18 @@ def rows_of(rule, size=100, split="test"):
     return GrammarSource(rule.name, size, size, 0).rows(split)
 
 
-def exchanged(row, column, change):
-    """The words of a row, changed where this column is true."""
+def exchanged(row, is_marked, change):
+    """The words of a row, changed where they are marked."""
     words = row["text"].split()
-    return [
-        change(word) if is_marked else word
-        for word, is_marked in zip(words, row[column], strict=True)
-    ]
+    assert len(is_marked) == len(words)
+    for place in np.flatnonzero(is_marked):
+        words[place] = change(words[place])
+    return words
+
+
+def another_word(word):
+    """A word of no meaning."""
+    return "w99"
 
 
 def of_another_class(word):
@@ -159,24 +230,25 @@ def test_a_rule_labels_its_texts_and_their_counterfactuals(rule):
         assert label_of(words, rule) == row["label"]
         next_label = (row["label"] + 1) % rule.classes
         assert label_of(changed_words, rule) == next_label
-        assert not rule.has_counterfactual or len(changed_words) == len(words)
+        if rule.has_counterfactual:
+            assert len(changed_words) == len(words)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_no_word_that_does_not_decide_changes_the_label(rule):
     for row in rows_of(rule):
-        words = row["text"].split()
-        silent = [
-            not (decides or overridden)
-            for decides, overridden in zip(row["rationale"], row["overridden"], strict=True)
-        ]
-        row["silent"] = silent
-        assert label_of(exchanged(row, "silent", lambda word: "w99"), rule) == row["label"]
-        assert label_of(exchanged(row, "overridden", of_another_class), rule) == row["label"]
+        decides = np.array(row["rationale"], bool)
+        overridden = np.array(row["overridden"], bool)
+        silent = ~(decides | overridden)
+        assert not (decides & overridden).any()
+
+        other_silent_words = exchanged(row, silent, another_word)
+        assert label_of(other_silent_words, rule) == row["label"]
+        other_cues = exchanged(row, overridden, of_another_class)
+        assert label_of(other_cues, rule) == row["label"]
         if rule.kind != "doubt":  # there the cue after `maybe` has to be some cue
-            assert label_of(exchanged(row, "overridden", lambda word: "w99"), rule) == row["label"]
-        assert not any(np.logical_and(row["rationale"], row["overridden"]))
-        assert len(row["rationale"]) == len(row["overridden"]) == len(words)
+            no_cues = exchanged(row, overridden, another_word)
+            assert label_of(no_cues, rule) == row["label"]
 
 
 WITH_CLASSES = [
@@ -207,15 +279,17 @@ def rules_of_kind(*kinds):
 @rules_of_kind(*WITH_CLASSES)
 def test_deciding_words_of_another_class_change_the_label(rule):
     for row in rows_of(rule):
-        words = exchanged(row, "rationale", of_another_class)
-        assert label_of(words, rule) == (1 if row["label"] == 0 else 0)
+        words = exchanged(row, row["rationale"], of_another_class)
+        other_label = 1 if row["label"] == 0 else 0
+        assert label_of(words, rule) == other_label
 
 
 def texts_with_one_changed(row, change):
     """The words of a row with one of its deciding words changed, for each of them."""
-    words = row["text"].split()
     for place in np.flatnonzero(row["rationale"]):
-        yield [*words[:place], change(words[place]), *words[place + 1 :]]
+        words = row["text"].split()
+        words[place] = change(words[place])
+        yield words
 
 
 @rules_of_kind("parity", "concession")
@@ -223,7 +297,7 @@ def test_without_one_of_several_words_that_decide_together_the_label_is_another(
     for row in rows_of(rule):
         if rule.kind == "concession" and sum(row["rationale"]) == 1:
             continue  # a text with fewer weak cues is the strong one's
-        for words in texts_with_one_changed(row, lambda word: "w99"):
+        for words in texts_with_one_changed(row, another_word):
             assert label_of(words, rule) == 1 - row["label"]
 
 
@@ -249,7 +323,8 @@ def test_no_word_decides_a_class_that_is_known_by_what_is_missing(rule):
         "length": {0, 1},
     }.get(rule.kind, set())
     for row in rows_of(rule, 60):
-        assert any(row["rationale"]) == (row["label"] not in missing)
+        has_deciding_word = row["label"] not in missing
+        assert any(row["rationale"]) == has_deciding_word
 
 
 # What a rule has besides its kind
@@ -267,22 +342,25 @@ def test_no_word_decides_a_class_that_is_known_by_what_is_missing(rule):
     ],
 )
 def test_classes_have_their_shares_from_the_first_text_on(rule, shares):
-    rows = rows_of(RuleSpec.named(rule), 200)
+    spec = RuleSpec.named(rule)
+    labels = [row["label"] for row in rows_of(spec, 200)]
     for size in (50, 100, 200):
-        counts = np.bincount([row["label"] for row in rows[:size]], minlength=len(shares))
-        assert np.abs(counts - size * np.array(shares)).max() < 1
-    assert RuleSpec.named(rule).smallest_share == shares[-1]
+        counts = np.bincount(labels[:size], minlength=len(shares))
+        expected = size * np.array(shares)
+        assert np.abs(counts - expected).max() < 1
+    assert spec.smallest_share == shares[-1]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_cues_stand_where_the_rule_says(rule):
-    before = {"ends": 1, "template": 3}.get(rule.surroundings, 0)
     for row in rows_of(rule, 60):
         marked = np.logical_or(row["rationale"], row["overridden"])
-        places = np.flatnonzero(marked) - before
-        size = len(marked) - {"ends": 2, "template": 3}.get(rule.surroundings, 0)
+        inner = inner_words(marked, rule)
+        places = np.flatnonzero(inner)
+        size = len(inner)
         low, high = rule.length
         assert low <= size <= high
+        assert marked.sum() == len(places)
         if rule.kind == "place" or not len(places):
             continue
         third = max(size // 3, rule.cues, 3)
@@ -331,8 +409,10 @@ def test_every_text_has_common_words():
 
 def test_the_length_of_a_text_says_its_class_in_two_of_three_texts():
     rows = rows_of(RuleSpec("token", surroundings="lengths"), 1000)
-    is_long = np.array([len(row["text"].split()) > 11 for row in rows])
-    is_last_class = np.array([row["label"] == 1 for row in rows])
+    words = [len(row["text"].split()) for row in rows]
+    labels = [row["label"] for row in rows]
+    is_long = np.array(words) > 11
+    is_last_class = np.array(labels) == 1
     assert is_long[is_last_class].mean() == pytest.approx(2 / 3, abs=0.06)
     assert is_long[~is_last_class].mean() == pytest.approx(1 / 3, abs=0.06)
 
@@ -352,14 +432,18 @@ def test_only_training_labels_are_noisy_and_words_have_so_many_synonyms():
     words = set()
     for row in training_rows:
         words |= {word for word in row["text"].split() if word.startswith("class")}
-    synonyms = range(4)
-    assert words == {f"class{label}_{number}" for label in range(2) for number in synonyms}
+    synonyms = {
+        0: {"class0_0", "class0_1", "class0_2", "class0_3"},
+        1: {"class1_0", "class1_1", "class1_2", "class1_3"},
+    }
+    assert words == synonyms[0] | synonyms[1]
 
 
-def test_the_share_of_texts_with_an_overridden_cue_is_that_of_the_rule():
-    for share in (0.2, 0.5, 0.8):
-        rows = rows_of(RuleSpec("override", share=share), 1000)
-        assert np.mean([any(row["overridden"]) for row in rows]) == pytest.approx(share, abs=0.05)
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_the_share_of_texts_with_an_overridden_cue_is_that_of_the_rule(share):
+    rows = rows_of(RuleSpec("override", share=share), 1000)
+    has_overridden_cue = [any(row["overridden"]) for row in rows]
+    assert np.mean(has_overridden_cue) == pytest.approx(share, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -397,24 +481,29 @@ def test_a_name_says_all_of_a_rule():
 @pytest.mark.parametrize("half", ["first", "second"])
 def test_forty_rules_have_enough_of_everything(commit, half):
     rules = drawn_rules(commit, 40, half)
-    assert len({rule.name for rule in [*rules, *development_rules()]}) == 40 + len(DEVELOPMENT)
-    shares = Counter(rule.minority for rule in rules)
-    assert min(shares[share] for share in (0.02, 0.05, 0.1)) >= 4
-    for kinds in (
-        {"absence", "rare_absence"},
-        {"place"},
-        {"recency", "primacy"},
-        {"override", "strongest"},
-        {"vote", "comparison"},
-        {"concession"},
-        {"parity"},
-    ):
-        assert sum(rule.kind in kinds for rule in rules) >= 2
-    assert sum(rule.classes >= 3 for rule in rules) >= 2
+    names = {rule.name for rule in [*rules, *development_rules()]}
+    assert len(names) == 40 + len(DEVELOPMENT)
+
+    minorities = Counter(rule.minority for rule in rules)
+    for share in (0.02, 0.05, 0.1):
+        assert minorities[share] >= 4
+
+    kinds = Counter(rule.kind for rule in rules)
+    assert kinds["absence"] + kinds["rare_absence"] >= 2
+    assert kinds["place"] >= 2
+    assert kinds["recency"] + kinds["primacy"] >= 2
+    assert kinds["override"] + kinds["strongest"] >= 2
+    assert kinds["vote"] + kinds["comparison"] >= 2
+    assert kinds["concession"] >= 2
+    assert kinds["parity"] >= 2
+
+    with_several_classes = [rule for rule in rules if rule.classes >= 3]
+    assert len(with_several_classes) >= 2
 
 
 def test_halves_have_no_rule_in_common_and_more_begin_as_fewer():
-    first, second = (drawn_rules("a commit", 80, half) for half in ("first", "second"))
+    first = drawn_rules("a commit", 80, "first")
+    second = drawn_rules("a commit", 80, "second")
     assert not set(first) & set(second)
     assert drawn_rules("a commit", 50, "first") == first[:50]
     assert drawn_rules("another", 50, "first") != first[:50]
