@@ -80,10 +80,13 @@ def test_interval_of_a_skewed_sample_is_the_studentised_bootstraps():
     means = draws.mean(1)
     standard_error = stats.sem(sample)
     pivots = (means - sample.mean()) / stats.sem(draws, axis=1)
-    expected = sample.mean() - standard_error * np.quantile(pivots, [0.975, 0.025])
-    width = expected[1] - expected[0]
-    assert expected[1] - np.quantile(means, 0.975) > 0.18 * width
-    np.testing.assert_allclose(interval(sample)[1:], expected, atol=0.12 * width)
+    low = sample.mean() - standard_error * np.quantile(pivots, 0.975)
+    high = sample.mean() - standard_error * np.quantile(pivots, 0.025)
+    width = high - low
+    assert high - np.quantile(means, 0.975) > 0.18 * width
+    studentised = interval(sample)
+    assert studentised.low == pytest.approx(low, abs=0.12 * width)
+    assert studentised.high == pytest.approx(high, abs=0.12 * width)
 
 
 TEXTS = 40
@@ -109,31 +112,45 @@ def asked_run(directory, questions, *, same_text=True):
 
 
 def headline_of(results):
-    return compare(results).set_index("metric").loc["median_tvd", ["n", "mean", "low", "high"]]
+    """How many texts there are, their mean and its interval."""
+    headlines = compare(results).set_index("metric")
+    return headlines.loc["median_tvd", ["n", "mean", "low", "high"]]
 
 
 def test_the_questions_about_one_text_are_resampled_together(tmp_path):
     """Six questions about each of 40 texts, answered alike, are as much evidence as one each."""
+    mean = mean_of("median_tvd", ends=(0, 1))
     one_question = read_results(asked_run(tmp_path / "one", 1))
     six_questions = read_results(asked_run(tmp_path / "six", 6))
-    evidence = mean_of("median_tvd", ends=(0, 1))(one_question)
+    evidence = mean(one_question)
     assert evidence.n == TEXTS
-    assert mean_of("median_tvd", ends=(0, 1))(six_questions) == evidence
+    assert mean(six_questions) == evidence
     assert headline_of(six_questions).tolist() == headline_of(one_question).tolist()
 
     # the null: six times as many texts
     more_texts = read_results(asked_run(tmp_path / "unasked", 6, same_text=False))
-    narrower = mean_of("median_tvd", ends=(0, 1))(more_texts)
-    assert narrower.high - narrower.low < 0.5 * (evidence.high - evidence.low)
+    narrower = mean(more_texts)
+    width = evidence.high - evidence.low
+    assert narrower.high - narrower.low < 0.5 * width
+
+
+def first_examples(run):
+    """Example → the first one about its text, of all but the first ones."""
+    return first_of_text(texts_of(RunDirectory(run)))
 
 
 def test_a_question_knows_the_first_one_about_its_text(tmp_path):
-    assert first_of_text(texts_of(RunDirectory(asked_run(tmp_path / "one", 1)))) == {}
-    assert first_of_text(texts_of(RunDirectory(asked_run(tmp_path / "six", 6)))) == {
-        example: 6 * (example // 6) for example in range(6 * TEXTS) if example % 6
-    }
+    expected = {}
+    for first in range(0, 6 * TEXTS, 6):
+        for example in range(first + 1, first + 6):
+            expected[example] = first
+    assert first_examples(asked_run(tmp_path / "six", 6)) == expected
+
+
+def test_a_single_question_about_a_text_has_no_first_one_before_it(tmp_path):
     unasked = asked_run(tmp_path / "unasked", 6, same_text=False)
-    assert first_of_text(texts_of(RunDirectory(unasked))) == {}
+    assert first_examples(asked_run(tmp_path / "one", 1)) == {}
+    assert first_examples(unasked) == {}
 
 
 TOKENS = [
@@ -178,11 +195,17 @@ def test_repeated_texts_are_one_text_in_every_interval(tmp_path, questions, repe
 
     numbers_of_texts = defaultdict(list)
     for number in distinct:
-        numbers_of_texts[tuple(TOKENS[number])].append(NUMBERS[number])
+        words = tuple(TOKENS[number])
+        numbers_of_texts[words].append(NUMBERS[number])
     means = [np.mean(numbers) for numbers in numbers_of_texts.values()]
+    sizes = [len(numbers) for numbers in numbers_of_texts.values()]
+
     headlines = compare(results).set_index("metric")
-    assert headlines["n"][["median_tvd", "accuracy"]].tolist() == [len(means), len(distinct)]
-    assert headlines["mean"]["median_tvd"] == pytest.approx(np.mean(means))
-    accuracy = headlines.loc["accuracy", ["low", "high"]]
-    sizes = np.array([len(numbers) for numbers in numbers_of_texts.values()])
-    assert tuple(accuracy) == wilson_of_whole_clusters(0.6, sizes)[1:]
+    median = headlines.loc["median_tvd"]
+    assert median["n"] == len(means)
+    assert median["mean"] == pytest.approx(np.mean(means))
+    accuracy = headlines.loc["accuracy"]
+    expected = wilson_of_whole_clusters(0.6, np.array(sizes))
+    assert accuracy["n"] == len(distinct)
+    assert accuracy["low"] == expected.low
+    assert accuracy["high"] == expected.high

@@ -26,11 +26,14 @@ def batches(*, examples=300, longest=40, size=7, seed=0):
     """
     generator = np.random.default_rng(seed)
     length = generator.integers(1, longest, examples)
-    for ids in np.array_split(generator.permutation(examples), -(-examples // size)):
-        step = np.arange(longest) + np.zeros((len(ids), 1))
+    order = generator.permutation(examples)
+    for start in range(0, examples, size):
+        ids = order[start : start + size]
+        step = np.tile(np.arange(longest, dtype=float), (len(ids), 1))
         step[step >= length[ids, None]] = np.nan
-        value = np.sin(ids[:, None] * 100.0 + np.arange(longest))
-        value[ids % 5 == 0, 0] = np.nan
+        value = np.sin(np.add.outer(ids * 100.0, np.arange(longest)))
+        has_undefined = ids % 5 == 0
+        value[has_undefined, 0] = np.nan
         yield "weights", ids, value, step
         yield "a_number", ids, np.cos(ids * 1.0), None
 
@@ -48,21 +51,22 @@ def reference(**options):
     for metric, ids, values, steps in batches(**options):
         # -1 stands for a number without a step; NaN for a row that is not there
         step = np.full((len(ids), 1), -1.0) if steps is None else steps
-        value = values.reshape(len(ids), -1)
         frame = pd.DataFrame(
             {
+                "metric": metric,
                 "example_id": np.repeat(ids, step.shape[1]),
                 "step": step.ravel(),
-                "value": value.ravel(),
+                "value": values.ravel(),
             }
         )
-        parts.append(frame.dropna(subset="step").assign(metric=metric))
-    table = pd.concat(parts).sort_values(["metric", "example_id", "step"]).assign(**IDENTITY)
-    step = pa.array([None if number < 0 else number for number in table["step"]], pa.float64())
-    arrays = [
-        step if name == "step" else pa.array(table[name], from_pandas=False) for name in COLUMNS
-    ]
-    return pa.Table.from_arrays(arrays, names=list(COLUMNS)).cast(SCHEMA)
+        parts.append(frame.dropna(subset="step"))
+    table = pd.concat(parts).sort_values(["metric", "example_id", "step"])
+    table = table.assign(**IDENTITY)
+
+    columns = {name: pa.array(table[name], from_pandas=False) for name in COLUMNS}
+    has_no_step = table["step"].to_numpy() < 0
+    columns["step"] = pa.array(table["step"], mask=has_no_step)
+    return pa.table(columns).cast(SCHEMA)
 
 
 @pytest.fixture(params=[100, 1 << 17])
@@ -74,16 +78,15 @@ def row_group(request, monkeypatch):
 def test_a_table_is_sorted_and_written_in_row_groups(tmp_path, row_group):
     expected = reference()
     written = filled().write(tmp_path / "t.parquet", IDENTITY)
-    undefined = int(np.isnan(expected["value"].to_numpy()).sum())
-    assert written[:2] == (expected.num_rows, undefined)
+    is_undefined = np.isnan(expected["value"].to_numpy())
+    assert written.rows == expected.num_rows
+    assert written.undefined == is_undefined.sum()
+
     file = pq.ParquetFile(tmp_path / "t.parquet")
-    table = file.read()
-    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-    assert all(row_group <= size < 2 * row_group for size in sizes[:-1])
-    for name in COLUMNS:
-        np.testing.assert_array_equal(
-            table[name].to_pandas().to_numpy(), expected[name].to_pandas().to_numpy(), err_msg=name
-        )
+    for number in range(file.num_row_groups - 1):
+        size = file.metadata.row_group(number).num_rows
+        assert row_group <= size < 2 * row_group
+    pd.testing.assert_frame_equal(file.read().to_pandas(), expected.to_pandas())
 
 
 def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_path, row_group):
@@ -109,12 +112,15 @@ def test_rows_without_a_step_that_exists_are_no_rows(tmp_path, row_group):
 
 def test_negative_ids_come_first_and_an_example_may_fill_several_row_groups(row_group):
     rows = without_steps()
-    for ids in ([5, -1], [2, 0]):
-        rows.add("a", np.array(ids), np.outer(ids, np.arange(10.0)), np.arange(10))
+    steps = np.arange(10)
+    for batch in ([5, -1], [2, 0]):
+        ids = np.array(batch)
+        rows.add("a", ids, np.outer(ids, steps).astype(float), steps)
     table = rows.table(IDENTITY)
-    ids = np.array([-1, 0, 2, 5])
-    assert table["example_id"].to_pylist() == np.repeat(ids, 10).tolist()
-    assert table["value"].to_pylist() == np.outer(ids, np.arange(10.0)).ravel().tolist()
+    sorted_ids = np.array([-1, 0, 2, 5])
+    expected = np.outer(sorted_ids, steps)
+    assert table["example_id"].to_pylist() == np.repeat(sorted_ids, 10).tolist()
+    assert table["value"].to_pylist() == expected.ravel().tolist()
 
 
 def values_of(column):
@@ -125,14 +131,35 @@ def values_of(column):
 @pytest.mark.parametrize(
     ("options", "query"),
     [
-        ({}, "metric == metric"),
-        ({"metrics": ["a_number"], "stepped": ()}, "metric == 'a_number'"),
-        ({"metrics": ["nothing"], "stepped": ["a_number"]}, "metric != metric"),
-        ({"metrics": ()}, "step.notna()"),
-        ({"stepped": ()}, "step.isna()"),
-        (
+        pytest.param(
+            {},
+            "metric == metric",
+            id="everything",
+        ),
+        pytest.param(
+            {"metrics": ["a_number"], "stepped": ()},
+            "metric == 'a_number'",
+            id="one metric",
+        ),
+        pytest.param(
+            {"metrics": ["nothing"], "stepped": ["a_number"]},
+            "metric != metric",
+            id="nothing",
+        ),
+        pytest.param(
+            {"metrics": ()},
+            "step.notna()",
+            id="what has steps",
+        ),
+        pytest.param(
+            {"stepped": ()},
+            "step.isna()",
+            id="what has none",
+        ),
+        pytest.param(
             {"metrics": (), "example_ids": [3, 17]},
             "metric == 'weights' and example_id in (3, 17)",
+            id="two examples",
         ),
     ],
 )
@@ -152,9 +179,10 @@ def test_a_file_knows_its_metrics(tmp_path, row_group):
 
 
 def test_a_frame_has_the_names_that_occur_sorted(tmp_path):
-    for name in "ba":
-        filled().write(tmp_path / name, IDENTITY | {"run_id": name})
-    two_runs = frame_of(read_rows([tmp_path / name for name in "ba"]))
+    paths = [tmp_path / "b", tmp_path / "a"]
+    for path in paths:
+        filled().write(path, IDENTITY | {"run_id": path.name})
+    two_runs = frame_of(read_rows(paths))
     assert list(two_runs["run_id"].cat.categories) == ["a", "b"]
     assert list(two_runs["site"].cat.categories) == [""]
     weights = frame_of(read_rows([tmp_path / "a"], stepped=["weights"], metrics=()))
@@ -182,11 +210,12 @@ def test_several_sites_get_a_column_and_one_does_not(tmp_path):
         several.add("b_c", ids, ids * 1.0, site=site)
     several.write(tmp_path / "several.parquet", IDENTITY)
     table = pd.read_parquet(tmp_path / "several.parquet")
+    sites = np.repeat(["", "layer 0", "layer 1"], 3).tolist()
     assert list(table.columns) == [*COLUMNS, "site"]
     assert table["metric"].tolist() == ["b"] * 9 + ["b_c"] * 9
-    assert table["site"].tolist() == 2 * ([""] * 3 + ["layer 0"] * 3 + ["layer 1"] * 3)
+    assert table["site"].tolist() == sites + sites
     assert table["value"].tolist()[:4] == [0, 1, 2, 70]
 
     paths = [tmp_path / "one.parquet", tmp_path / "several.parquet"]
     frame = frame_of(read_rows(paths, metrics=["b_c"]))
-    assert frame["site"].astype(str).tolist() == table["site"][9:].tolist()
+    assert frame["site"].astype(str).tolist() == sites
