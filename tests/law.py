@@ -25,9 +25,9 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (
-        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
 
 
 def crowded_names(package: Path) -> dict[str, list[str]]:
@@ -40,11 +40,12 @@ def crowded_names(package: Path) -> dict[str, list[str]]:
         for node in tree_of(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 places[node.name].add(str(path.relative_to(package)))
-    return {
-        name: sorted(files)
-        for name, files in places.items()
-        if len(files) > MOST_PLACES and not name.startswith("_") and name != "main"
-    }
+    crowded = {}
+    for name, files in places.items():
+        is_public = not name.startswith("_") and name != "main"
+        if is_public and len(files) > MOST_PLACES:
+            crowded[name] = sorted(files)
+    return crowded
 
 
 class Local(ast.NodeTransformer):
@@ -52,13 +53,12 @@ class Local(ast.NodeTransformer):
     copies."""
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        inner = list(ast.walk(function))
-        self.names = {
-            node.id
-            for node in inner
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
-        self.names |= {node.arg for node in inner if isinstance(node, ast.arg)} - {"self", "cls"}
+        self.names = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self.names.add(node.id)
+            elif isinstance(node, ast.arg) and node.arg not in ("self", "cls"):
+                self.names.add(node.arg)
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         return ast.Name(f"local_{node.id}", node.ctx) if node.id in self.names else node
@@ -134,9 +134,9 @@ def copied_logic(*folders: Path) -> list[str]:
             for function in functions_of(tree_of(path)):
                 for line, run in runs_of(logic_of(function)):
                     places[run].append((path, line))
-    return [
-        " = ".join(f"{path}:{line}" for path, line in pair)
-        for copies in places.values()
-        for pair in pairwise(copies)
-        if pair[0][0] != pair[1][0]
-    ]
+    copied = []
+    for copies in places.values():
+        for (path, line), (other_path, other_line) in pairwise(copies):
+            if path != other_path:
+                copied.append(f"{path}:{line} = {other_path}:{other_line}")
+    return copied

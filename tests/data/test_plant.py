@@ -17,8 +17,11 @@ pytestmark = pytest.mark.whole
 
 
 def reviews(count, seed):
-    rows = list(generate_reviews(count, seed))
-    return {"text": [row["text"] for row in rows], "label": [row["label"] for row in rows]}
+    columns = {"text": [], "label": []}
+    for row in generate_reviews(count, seed):
+        columns["text"].append(row["text"])
+        columns["label"].append(row["label"])
+    return columns
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +39,26 @@ def rule(kind, words):
     """The class that the planted words say."""
     if kind in ("token", "ordered_pair"):
         return WORDS.index(words[0])
-    return int(CONTEXT.index(words[0]) == WORDS.index(words[1]))
+    context, word = words
+    is_the_same = CONTEXT.index(context) == WORDS.index(word)
+    return int(is_the_same)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_the_rationale_decides(planted, split):
     kind, data = planted
     part = data.splits[split]
+    size = 1 if kind == "token" else 2
     for row, number in enumerate(part.example_id.tolist()):
         rationale = part.rationale(number)
         words = list(compress(part.tokens(number), rationale))
-        assert len(words) == (1 if kind == "token" else 2)
+        assert len(words) == size
         assert rule(kind, words) == part.labels[row]
-        ids = part[[row]].counterfactual[0, 1:-1][torch.tensor(rationale)].tolist()
-        assert rule(kind, data.vocabulary.decode(ids)) == 1 - part.labels[row]
+
+        [counterfactual] = part[[row]].counterfactual[:, 1:-1].tolist()
+        ids = list(compress(counterfactual, rationale))
+        changed_words = data.vocabulary.decode(ids)
+        assert rule(kind, changed_words) == 1 - part.labels[row]
 
 
 def words_outside(part, number):
@@ -59,9 +68,11 @@ def words_outside(part, number):
 
 def auc(train, test, words_of):
     """How well a bag of words tells the classes of the test texts apart."""
+    training_words = [words_of(train, number) for number in train.example_id.tolist()]
+    test_words = [words_of(test, number) for number in test.example_id.tolist()]
     bag = CountVectorizer(analyzer=lambda words: words, binary=True)
-    training = bag.fit_transform([words_of(train, number) for number in train.example_id.tolist()])
-    tested = bag.transform([words_of(test, number) for number in test.example_id.tolist()])
+    training = bag.fit_transform(training_words)
+    tested = bag.transform(test_words)
     model = LogisticRegression(max_iter=500).fit(training, train.labels)
     return roc_auc_score(test.labels, model.decision_function(tested))
 
@@ -70,15 +81,19 @@ def test_the_rationale_is_the_only_information(planted):
     kind, data = planted
     train = data.splits["train"]
     test = data.splits["test"]
+    planted_words = {*WORDS, *CONTEXT}
     for part in (train, test):
         for number in part.example_id.tolist():
-            assert not {*WORDS, *CONTEXT} & set(words_outside(part, number))
+            assert planted_words.isdisjoint(words_outside(part, number))
     assert 0.45 < test.labels.mean() < 0.55
     # two standard errors of an AUC of 0.5 are 0.03 here
     assert auc(train, test, words_outside) < 0.56
     # single words say all of a token, and nothing of an order or a context
     with_the_rationale = auc(train, test, lambda part, number: part.tokens(number))
-    assert with_the_rationale > 0.99 if kind == "token" else with_the_rationale < 0.56
+    if kind == "token":
+        assert with_the_rationale > 0.99
+    else:
+        assert with_the_rationale < 0.56
 
 
 def test_every_place_is_used_and_no_text_outgrows_the_limit(splits):
@@ -120,24 +135,28 @@ def test_sentences_and_numbers_per_word_keep_their_words():
     part = data.splits["test"]
     for row in range(6):
         batch = part[[row]]
-        mark = np.array(part.rationale(row))
-        assert batch.extra["mine"][0, 1:-1].numpy()[~mark].tolist() == texts["mine"][row]
-        assert np.isnan(batch.extra["mine"][0, 1:-1].numpy()[mark]).all()
-        sentence = batch.sentence[0, 1:-1].tolist()
+        is_planted = torch.tensor(part.rationale(row))
+        [numbers] = batch.extra["mine"][:, 1:-1]
+        assert numbers[~is_planted].tolist() == texts["mine"][row]
+        assert numbers[is_planted].isnan().all()
+
+        [sentence] = batch.sentence[:, 1:-1].tolist()
+        sentences = {0, 1} if row % 2 == 0 else {0}
         assert sentence == sorted(sentence)
-        assert set(sentence) == ({0, 1} if row % 2 == 0 else {0})
+        assert set(sentence) == sentences
 
 
 def test_the_next_class_after_the_last_is_the_first():
     draw = np.random.default_rng(0)
-    assert planted_words("token", 0, 3, draw)[1] == ["quovim"]
-    assert planted_words("token", 2, 3, draw)[1] == ["zyxal"]
+    _, after_the_first = planted_words("token", 0, 3, draw)
+    _, after_the_last = planted_words("token", 2, 3, draw)
+    assert after_the_first == ["quovim"]
+    assert after_the_last == ["zyxal"]
 
 
 def test_a_shortcut_replaces_a_rationale():
-    with pytest.raises(
-        UserError, match=r"data\.plant=token replaces labels .* data\.rationale=why"
-    ):
+    message = r"data\.plant=token replaces labels .* data\.rationale=why"
+    with pytest.raises(UserError, match=message):
         ready(plant="token", rationale="why")
 
 
@@ -145,9 +164,8 @@ THREE_CLASSES = {"text": ["a", "b", "c"] * 8, "label": ["x", "y", "z"] * 8}
 
 
 def test_an_order_of_two_words_says_one_of_two_classes():
-    with pytest.raises(
-        UserError, match=r"data\.plant=ordered_pair is for at most 2 classes, these data have 3"
-    ):
+    message = r"data\.plant=ordered_pair is for at most 2 classes, these data have 3"
+    with pytest.raises(UserError, match=message):
         ready(THREE_CLASSES, THREE_CLASSES, THREE_CLASSES, plant="ordered_pair")
 
 

@@ -39,14 +39,18 @@ def mixed_by_hand(layer, state, with_input, normalised):
         for i in positions:
             vectors[i, i] += state[i]
     if normalised:
-        norm = output.LayerNorm
         for i in positions:
-            variance = total[i].var(correction=0)
-            spread = (variance + norm.eps).sqrt()
             for j in positions:
-                centred = vectors[i, j] - vectors[i, j].mean()
-                vectors[i, j] = norm.weight * centred / spread
+                vectors[i, j] = normed_by_hand(output.LayerNorm, vectors[i, j], total[i])
     return vectors, output.LayerNorm(total)
+
+
+def normed_by_hand(norm, vector, total):
+    """A part of a state as the normalisation of the state leaves it, without the shift."""
+    variance = total.var(correction=0)
+    spread = (variance + norm.eps).sqrt()
+    centred = vector - vector.mean()
+    return norm.weight * centred / spread
 
 
 def head_by_hand(layer, state, head):
@@ -71,10 +75,10 @@ def followed_by_hand(network, ids, strength, with_input, normalised, half):
         for number, layer in enumerate(network.bert.encoder.layer):
             state = states[number][0]
             vectors, after = mixed_by_hand(layer, state, with_input, normalised)
-            shares = np.zeros(vectors.shape[:2])
-            for i, j in np.ndindex(*shares.shape):
-                shares[i, j] = strength(vectors[i, j], after[i])
-            shares /= shares.sum(1, keepdims=True)
+            strengths = np.zeros(vectors.shape[:2])
+            for i, j in np.ndindex(*strengths.shape):
+                strengths[i, j] = strength(vectors[i, j], after[i])
+            shares = strengths / strengths.sum(1, keepdims=True)
             if half:
                 identity = np.eye(len(shares))
                 shares = 0.5 * shares + 0.5 * identity

@@ -23,13 +23,12 @@ from tests.data.testbed.interpreter import (
 
 # a campaign: 1,500 reviews for every setting of the grammar
 pytestmark = pytest.mark.whole
-SETTINGS = [
-    {},
-    dict.fromkeys(
-        ("negation", "contrast", "weighing", "counting", "order", "asides", "remarks"), 0.7
-    ),
-    *({**RULES[rule], "asides": 0.6} for rule in RULES if rule != "mixed"),
-]
+SHARES = ("negation", "contrast", "weighing", "counting", "order", "asides", "remarks")
+"""How often each of the grammar's devices is used."""
+SETTINGS = [{}, dict.fromkeys(SHARES, 0.7)]
+for rule, setting in RULES.items():
+    if rule != "mixed":
+        SETTINGS.append({**setting, "asides": 0.6})
 
 
 @pytest.mark.parametrize(
@@ -125,9 +124,11 @@ def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setti
         for place, token in enumerate(tokens):
             decides = row["rationale"][place]
             is_opinion = token in POLARITY
-            assert changed[place] == (OPPOSITE[token] if decides and is_opinion else token)
+            expected = OPPOSITE[token] if decides and is_opinion else token
+            assert changed[place] == expected
             if is_opinion and not decides:
-                turned = [*tokens[:place], OPPOSITE[token], *tokens[place + 1 :]]
+                turned = tokens.copy()
+                turned[place] = OPPOSITE[token]
                 assert meaning(units(" ".join(turned))) == row["label"], row["text"]
 
 
@@ -157,9 +158,9 @@ def test_nothing_but_the_last_draw_knows_the_label(monkeypatch, index):
 
 
 def test_no_setting_breaks_the_grammar():
-    names = ("negation", "contrast", "weighing", "counting", "order", "asides", "remarks")
-    for shares in product((0, 1), repeat=len(names)):
-        for row in generate_reviews(10, seed=1, **dict(zip(names, shares, strict=True))):
+    for shares in product((0, 1), repeat=len(SHARES)):
+        setting = dict(zip(SHARES, shares, strict=True))
+        for row in generate_reviews(10, seed=1, **setting):
             assert meaning(units(row["text"])) == row["label"]
             assert 6 <= len(row["tokens"]) <= 40
 
@@ -168,15 +169,25 @@ def test_rows_are_balanced_varied_and_depend_on_seed_and_number_alone():
     rows = list(generate_reviews(5000, seed=2))
     assert list(generate_reviews(7, seed=2)) == rows[:7]
     assert next(generate_reviews(1, seed=3)) != rows[0]
-    assert 0.47 < sum(row["label"] for row in rows) / 5000 < 0.53
-    assert len({row["text"] for row in rows}) > 4900
-    assert 200 < len({token for row in rows for token in row["tokens"]}) < 500
+
+    positive = sum(row["label"] for row in rows)
+    texts = {row["text"] for row in rows}
+    words = set()
+    for row in rows:
+        words |= set(row["tokens"])
+    assert 0.47 < positive / 5000 < 0.53
+    assert len(texts) > 4900
+    assert 200 < len(words) < 500
 
 
 @pytest.fixture(scope="module")
 def rationales():
-    rows = generate_reviews(4000, 4)
-    return [list(compress(row["tokens"], row["rationale"])) for row in rows]
+    """The words of each review that decide."""
+    rationales = []
+    for row in generate_reviews(4000, 4):
+        words = compress(row["tokens"], row["rationale"])
+        rationales.append(list(words))
+    return rationales
 
 
 SPELLED_PHRASES = {phrase.replace(" ", "_") for phrase in PHRASES}
@@ -189,7 +200,9 @@ def test_every_device_of_the_grammar_is_used(rationales, device):
 
 
 def test_a_word_may_be_negated_twice(rationales):
-    negators = [sum(word in NEGATORS for word in rationale) for rationale in rationales]
+    negators = set()
+    for rationale in rationales:
+        negators.add(sum(word in NEGATORS for word in rationale))
     assert 2 in negators
 
 
