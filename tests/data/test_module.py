@@ -26,11 +26,12 @@ def test_encoding_against_a_plain_loop(split, columns):
     data = ready()
     part = data.splits[split]
     assert len(part) == len(columns["text"])
-    for row, text in enumerate(columns["text"]):
+    for row, (text, label) in enumerate(zip(columns["text"], columns["label"], strict=True)):
         words = text.lower().split()
+        ids = data.vocabulary.encode(words)
         batch = part[[row]]
-        assert batch.ids.tolist() == [[2, *data.vocabulary.encode(words), 3]]
-        assert batch.labels.tolist() == [columns["label"][row]]
+        assert batch.ids.tolist() == [[2, *ids, 3]]
+        assert batch.labels.tolist() == [label]
         assert part.tokens(row) == words
 
 
@@ -44,16 +45,22 @@ def test_what_a_data_set_says_of_itself():
 
 
 def test_random_word_vectors_depend_on_the_seed():
-    assert torch.equal(ready().embeddings(), ready().embeddings())
-    assert not torch.equal(ready().embeddings(), ready(seed=4).embeddings())
+    vectors = ready().embeddings()
+    assert torch.equal(ready().embeddings(), vectors)
+    assert not torch.equal(ready(seed=4).embeddings(), vectors)
 
 
 def test_loaders_serve_every_example_once_and_leave_the_global_generator_alone():
     data = ready(batch_size=3, eval_batch_size=1)
     state = torch.get_rng_state()
-    for loader in (data.train_dataloader(), data.loader("validation"), data.loader("test")):
-        ids = torch.cat([batch.example_id for batch in loader]).tolist()
-        assert sorted(ids) == list(range(len(ids)))
+    loaders = {
+        "train": data.train_dataloader(),
+        "validation": data.loader("validation"),
+        "test": data.loader("test"),
+    }
+    for split, loader in loaders.items():
+        ids = torch.cat([batch.example_id for batch in loader])
+        assert sorted(ids.tolist()) == list(range(data.sizes[split]))
     assert torch.equal(state, torch.get_rng_state())
     assert len(data.loader("test")) == 2
 
@@ -65,7 +72,11 @@ COLD_AND_FLU = {"text": ["x", "y"], "label": ["cold", "flu"]}
 def test_several_labels_as_text_become_rows_of_zeros_and_ones():
     train = {"text": TEXTS, "label": ["flu;cold", " cold ", "flu ; cold", "flu"]}
     data = ready(
-        train, COLD_AND_FLU, COLD_AND_FLU, multi_label=True, class_weight="balanced_positive"
+        train,
+        COLD_AND_FLU,
+        COLD_AND_FLU,
+        multi_label=True,
+        class_weight="balanced_positive",
     )
     assert data.task is Task.MULTI_LABEL
     assert data.classes == ["cold", "flu"]
@@ -106,8 +117,10 @@ def test_hidden_labels_of_the_hub_are_null():
 
 
 def test_labels_are_sorted_as_numbers_where_all_are_numbers():
-    assert class_map(None, [["10"], ["9"], ["-1.5"]])[1] == ["-1.5", "9", "10"]
-    assert class_map(None, [["10"], ["9"], ["a"]])[1] == ["10", "9", "a"]
+    _, numbers = class_map(None, [["10"], ["9"], ["-1.5"]])
+    _, words = class_map(None, [["10"], ["9"], ["a"]])
+    assert numbers == ["-1.5", "9", "10"]
+    assert words == ["10", "9", "a"]
 
 
 def test_several_values_may_share_a_class():
@@ -123,9 +136,16 @@ def test_a_truth_value_is_no_number():
 COUNTS = np.array([30, 10])
 
 
-@pytest.mark.parametrize(("setting", "weights"), [("balanced_positive", [1, 3]), ([1, 5], [1, 5])])
-def test_class_weights_by_hand(setting, weights):
-    assert class_weights(setting, COUNTS, 40, Task.SINGLE_LABEL).tolist() == weights
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        pytest.param("balanced_positive", [1, 3], id="as many negative as positive"),
+        pytest.param([1, 5], [1, 5], id="as told"),
+    ],
+)
+def test_class_weights_by_hand(setting, expected):
+    weights = class_weights(setting, COUNTS, 40, Task.SINGLE_LABEL)
+    assert weights.tolist() == expected
 
 
 def test_weights_by_inverse_frequency_by_hand():
@@ -150,9 +170,13 @@ def test_class_weights_that_do_not_exist(setting, counts, message):
 
 
 def test_users_own_csv_needs_no_code(tmp_path):
-    lines = [f"fine film {n},{n % 2 + 1}" for n in range(40)]
-    (tmp_path / "my.csv").write_text("\n".join(["review,stars", *lines]))
-    data = composed("files", f"data.path={tmp_path}/my.csv", "data.text=review", "data.label=stars")
+    lines = ["review,stars"]
+    for number in range(40):
+        stars = number % 2 + 1
+        lines.append(f"fine film {number},{stars}")
+    path = tmp_path / "my.csv"
+    path.write_text("\n".join(lines))
+    data = composed("files", f"data.path={path}", "data.text=review", "data.label=stars")
     data.setup()
     assert data.classes == ["1", "2"]
     assert data.sizes == {"train": 28, "validation": 4, "test": 8}
@@ -188,7 +212,13 @@ def with_columns():
 
 
 NAN = float("nan")
-MINE = torch.tensor([[NAN, NAN, NAN, NAN], [NAN, 0.5, -2, NAN]], dtype=torch.float64)
+MINE = torch.tensor(
+    [
+        [NAN, NAN, NAN, NAN],
+        [NAN, 0.5, -2, NAN],
+    ],
+    dtype=torch.float64,
+)
 
 
 def test_numbers_per_word_reach_the_batches_under_their_name(with_columns):
@@ -202,8 +232,9 @@ def test_numbers_per_word_reach_the_batches_under_their_name(with_columns):
 
 
 def test_numbers_per_word_are_cut_with_the_text(with_columns):
-    row = with_columns.splits["train"][[1]].extra["mine"].tolist()[0]
-    assert row[1:3] == [1, 2]
+    batch = with_columns.splits["train"][[1]]
+    [numbers] = batch.extra["mine"].tolist()
+    assert numbers[1:3] == [1, 2]
 
 
 def test_numbers_that_do_not_fit_the_words_are_counted(with_columns):

@@ -9,6 +9,7 @@ from attnprobe.findings.rules import judge
 from tests.findings.cards import ABOVE, ACROSS, BELOW, WITHIN, finding
 
 AGREEMENT = ("agreement", "word")
+NO_INTERVAL = (0.5, np.nan, np.nan)
 
 
 def lines_of(findings, **settings):
@@ -20,14 +21,14 @@ def lines_of(findings, **settings):
 @pytest.mark.parametrize(
     ("primary", "verdict"),
     [
-        (finding(ABOVE), Verdict.MEETS),
-        (finding(BELOW), Verdict.FAILS),
-        (finding(ACROSS), Verdict.CANNOT_DECIDE),
-        (finding(WITHIN), Verdict.NO_DIFFERENCE),
-        (finding((0.5, np.nan, np.nan)), Verdict.CANNOT_DECIDE),
-        (finding(ABOVE, rare=True), Verdict.TOO_RARE),
-        (finding(ABOVE, unasked="why"), Verdict.NOT_INFORMATIVE),
-        (finding(ABOVE, primary=False), Verdict.NOT_TESTED),
+        pytest.param(finding(ABOVE), Verdict.MEETS, id="above"),
+        pytest.param(finding(BELOW), Verdict.FAILS, id="below"),
+        pytest.param(finding(ACROSS), Verdict.CANNOT_DECIDE, id="across"),
+        pytest.param(finding(WITHIN), Verdict.NO_DIFFERENCE, id="within"),
+        pytest.param(finding(NO_INTERVAL), Verdict.CANNOT_DECIDE, id="no interval"),
+        pytest.param(finding(ABOVE, rare=True), Verdict.TOO_RARE, id="rare"),
+        pytest.param(finding(ABOVE, unasked="why"), Verdict.NOT_INFORMATIVE, id="not asked"),
+        pytest.param(finding(ABOVE, primary=False), Verdict.NOT_TESTED, id="a detail"),
     ],
 )
 def test_a_line_goes_by_its_primary_claim(primary, verdict):
@@ -42,15 +43,18 @@ BARELY = (0.3, 0.105, 0.495)
 
 
 def test_one_claim_alone_is_not_corrected():
-    assert lines_of([finding(BARELY)])[WORDS.place].verdict == Verdict.MEETS
+    lines = lines_of([finding(BARELY)])
+    assert lines[WORDS.place].verdict == Verdict.MEETS
 
 
 def test_a_card_is_corrected_for_the_number_of_its_claims():
     lines = lines_of([finding(BARELY), finding(BARELY, *AGREEMENT)])
-    decided = [lines[WORDS.place], lines[AGREEMENT]]
-    assert [line.verdict for line in decided] == [Verdict.CANNOT_DECIDE] * 2
-    assert "among all the claims" in decided[0].reason
-    assert decided[0].p == pytest.approx(0.088, abs=2e-3)
+    words = lines[WORDS.place]
+    agreement = lines[AGREEMENT]
+    assert words.verdict == Verdict.CANNOT_DECIDE
+    assert agreement.verdict == Verdict.CANNOT_DECIDE
+    assert "among all the claims" in words.reason
+    assert words.p == pytest.approx(2 * 0.044, abs=2e-3)
 
 
 def test_a_claim_that_is_clear_does_not_cost_the_others_their_verdict():
@@ -86,14 +90,15 @@ def test_two_primary_claims_of_one_line_are_a_mistake():
 
 
 def test_an_untested_line_names_the_setting_that_tests_it():
-    lines = lines_of([])
-    assert {place: line.reason for place, line in lines.items()} == {
-        place: line.tested_by for place, line in LINES.items()
-    }
+    untested = lines_of([])
+    assert untested.keys() == LINES.keys()
+    for place, line in LINES.items():
+        assert untested[place].reason == line.tested_by
 
 
 def test_plausibility_without_marked_words_needs_a_column_of_them():
-    assert lines_of([], marked=False)[PLAUSIBILITY.place].reason == NEEDS_MARKS
+    lines = lines_of([], marked=False)
+    assert lines[PLAUSIBILITY.place].reason == NEEDS_MARKS
 
 
 def test_a_claim_at_a_level_of_its_own_adds_a_line():
@@ -151,5 +156,7 @@ def test_what_the_number_says_by_itself_is_kept():
 
 
 def test_a_yes_about_trained_models_needs_no_record():
-    assert lines_of([finding(ABOVE, *NECESSITY.place)])[NECESSITY.place].ticked
-    assert not lines_of([finding(ABOVE, "leak", "model")])["leak", "model"].ticked
+    about_the_model = lines_of([finding(ABOVE, *NECESSITY.place)])
+    about_training = lines_of([finding(ABOVE, "leak", "model")])
+    assert about_the_model[NECESSITY.place].ticked
+    assert not about_training["leak", "model"].ticked

@@ -43,8 +43,11 @@ def labelled(attention, *, padding=0, seed=0, encoder="lstm"):
         seed=seed,
     )
     texts = toy_batch(LENGTHS, padding=padding)
-    batch = texts.rows(torch.arange(len(LENGTHS)).repeat_interleave(LABELS))
-    questions = torch.tensor([[2, 4 + label, 3] for label in range(LABELS)])
+    text = torch.arange(len(LENGTHS))
+    batch = texts.rows(text.repeat_interleave(LABELS))
+    questions = torch.full((LABELS, 3), 2)
+    questions[:, 1] = 4 + torch.arange(LABELS)
+    questions[:, 2] = 3
     batch.question = questions.repeat(len(LENGTHS), 1)
     batch.question_mask = torch.ones_like(batch.question, dtype=torch.bool)
     return classifier, texts, batch
@@ -64,7 +67,9 @@ class PlainLabelAttention(torch.nn.Module):
 
     def forward(self, hidden):
         """Attention `[labels, words]` and one logit per label, for one text's states."""
-        features = hidden if self.states is None else torch.tanh(self.states(hidden))
+        features = hidden
+        if self.states is not None:  # LAAT
+            features = torch.tanh(self.states(hidden))
         scores = self.queries @ features.T
         attention = scores.softmax(-1)
         attended = attention @ hidden
@@ -138,13 +143,13 @@ def test_a_text_that_was_changed_for_one_label_is_not_taken_for_the_others():
 
 def test_gradients_of_a_text_are_those_of_all_its_labels_together():
     classifier, _, batch = labelled(LAAT)
-    classifier(batch).logits[:, 1].sum().backward()
-    together = {name: value.grad.clone() for name, value in classifier.named_parameters()}
-    classifier.zero_grad()
+    parameters = list(classifier.parameters())
+    total = classifier(batch).logits[:, 1].sum()
+    together = torch.autograd.grad(total, parameters)
     for alone in each_alone(classifier, batch):
         alone.logits[:, 1].sum().backward()
-    for name, value in classifier.named_parameters():
-        assert_close(together[name], value.grad, atol=1e-4, rtol=1e-4)
+    for gradient, parameter in zip(together, parameters, strict=True):
+        assert_close(gradient, parameter.grad, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("attention", [CAML, LAAT])
@@ -152,7 +157,8 @@ def test_every_label_is_exact_in_its_own_attention(attention):
     classifier, _, batch = labelled(attention)
     outputs, readout = toy_readout(classifier, batch)
     generator = torch.Generator().manual_seed(0)
-    noise = torch.rand(3, *batch.ids.shape, generator=generator, dtype=torch.float64)
+    shape = (3, *batch.ids.shape)
+    noise = torch.rand(shape, generator=generator, dtype=torch.float64)
     mass = noise * readout.content
     moved = mass / mass.sum(-1, keepdim=True)
     decoded = classifier.decoder.decode(outputs.hidden, moved, outputs.query)
@@ -178,7 +184,8 @@ def test_the_smallest_set_of_a_label_is_that_of_all_subsets_in_both_directions()
         classifier, _, batch = labelled(CAML, seed=seed)
         _, readout = toy_readout(classifier, batch)
         search = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
-        margins = readout.position_logits[..., 1] - readout.position_logits[..., 0]
+        no, yes = readout.position_logits.unbind(-1)
+        margins = yes - no
         for row, content in enumerate(readout.content):
             weights = readout.attention[row, content].numpy()
             words_margins = margins[row, content].numpy()
@@ -198,7 +205,8 @@ def test_the_shapley_values_of_a_label_are_those_of_all_subsets(label):
     for row in range(label, len(batch), LABELS):
         content = readout.content[row]
         weights = readout.attention[row, content].numpy()
-        expected = shapley_of_means(weights, payoffs[row, content, 1].numpy())
+        payoffs_of_yes = payoffs[row, content, 1].numpy()
+        expected = shapley_of_means(weights, payoffs_of_yes)
         assert_close(values[row, content, 1], expected, atol=1e-12, rtol=0)
 
 
@@ -211,10 +219,10 @@ def test_leave_one_out_of_a_label_is_the_model_without_the_word(attention, encod
     scores = LeaveOneOut(tolerance=0.0).scores(subject)
     predictions = outputs.logits.softmax(-1)
     has_several_words = batch.content.sum(-1) > 1
-    for row in has_several_words.nonzero().flatten()[::3]:
-        for word in batch.content[row].squeeze().nonzero().flatten():
-            text = batch.rows(row.view(1))
-            shortened = text.without(torch.tensor([0]), word.view(1))
+    for row in has_several_words.nonzero().flatten()[::3].tolist():
+        text = batch.rows(torch.tensor([row]))
+        for word in batch.content[row].nonzero().flatten().tolist():
+            shortened = text.without(torch.tensor([0]), torch.tensor([word]))
             with torch.no_grad():
                 (prediction,) = classifier(shortened).logits.softmax(-1)
             distance = (prediction - predictions[row]).abs().sum() / 2
@@ -278,7 +286,10 @@ def examples_of(directory):
 
 def windows_of(column):
     """A column of words in windows of seven."""
-    return [column[start : start + WINDOW] for start in range(0, len(column), WINDOW)]
+    windows = []
+    for start in range(0, len(column), WINDOW):
+        windows.append(column[start : start + WINDOW])
+    return windows
 
 
 def pairs_of_examples(runs):
@@ -320,7 +331,8 @@ def test_over_windows_every_probe_has_numbers(windows):
 @pytest.mark.parametrize("metric", ["word_share", "label_value"])
 def test_over_windows_every_number_of_a_position_is_one_of_a_window(windows, metric):
     results, lengths = windows
-    counts = results[results["metric"] == metric].groupby("example_id").size()
+    rows = results[results["metric"] == metric]
+    counts = rows.groupby("example_id").size()
     assert len(counts) == len(lengths)  # 6 texts with 3 codes each
     assert counts.tolist() == lengths[counts.index].tolist()
 
@@ -340,6 +352,7 @@ def test_the_sheet_says_that_it_holds_for_sentences(runs):
 def test_a_run_over_windows_explains_new_texts_over_windows(runs):
     example = examples_of(runs["word"]).iloc[0]
     text = " ".join(example["tokens"])
-    explanation = load_run(runs["sentence"]).explain([text], [example["question"][0]])
+    [label] = example["question"]
+    explanation = load_run(runs["sentence"]).explain([text], [label])
     expected = examples_of(runs["sentence"])["attention"].iloc[0]
     assert_allclose(explanation["attention"][0], expected, atol=1e-5)

@@ -54,8 +54,10 @@ def fall_by_hand(attention, lead, order):
         return 1 / (1 + math.exp(-margin / mass))
 
     whole = probability(order)
-    falls = [whole - probability(order[k:]) for k in range(1, len(order))]
-    return sum(falls) / (len(order) - 1)
+    falls = []
+    for removed in range(1, len(order)):
+        falls.append(whole - probability(order[removed:]))
+    return sum(falls) / len(falls)
 
 
 def all_falls(case, row):
