@@ -80,8 +80,8 @@ def without_rationale(row):
 
 @cache
 def reviews_of(number):
-    """600 reviews of a setting, by its number; several tests read the same."""
-    return tuple(generate_reviews(600, seed=5, **SETTINGS[number]))
+    """1,500 reviews of a setting, by its number; several tests read the same."""
+    return tuple(generate_reviews(1500, seed=5, **SETTINGS[number]))
 
 
 @pytest.mark.parametrize("number", range(len(SETTINGS)))
