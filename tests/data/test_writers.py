@@ -17,7 +17,7 @@ DIALECTS = Path(__file__).parent / "dialects"
 NAMES = ["text", "stars", "label"]
 ROWS = json.loads((DIALECTS / "rows.json").read_text(encoding="utf-8"))
 """Cells with separators, marks, backslashes, line ends, spaces, and one that is missing."""
-ON_ONE_LINE = [row for row in ROWS if row[0] is None or not set(row[0]) & {"\n", "\t"}]
+ON_ONE_LINE = [row for row in ROWS if not {"\n", "\t"} & set(row[0] or "")]
 """Those that a file without any quoting can hold."""
 
 
@@ -25,7 +25,8 @@ def read(path):
     """The rows of a file, and the guesses that were told."""
     guesses = []
     table = read_file(path, None, guesses.append)
-    rows = [list(row) for row in zip(*(table[name][:] for name in NAMES), strict=True)]
+    columns = [table[name][:] for name in NAMES]
+    rows = [list(row) for row in zip(*columns, strict=True)]
     return rows, guesses
 
 
@@ -104,17 +105,23 @@ def mysql_outfile(separator, marks=""):
     def cell_of(cell):
         if cell is None:
             return r"\N"
-        return marks + "".join(f"\\{c}" if c in special else c for c in cell) + marks
+        escaped = "".join(f"\\{letter}" if letter in special else letter for letter in cell)
+        return marks + escaped + marks
 
-    return lambda rows: "".join(separator.join(map(cell_of, row)) + "\n" for row in [NAMES, *rows])
+    def write(rows):
+        lines = [separator.join(map(cell_of, row)) for row in [NAMES, *rows]]
+        return "\n".join([*lines, ""])
+
+    return write
 
 
 def mysql_batch(rows):
     """`mysql --batch`: tabs, and escapes for what would break the line."""
-    escapes = {"\\": r"\\", "\n": r"\n", "\t": r"\t", "\0": r"\0"}
+    escapes = str.maketrans({"\\": r"\\", "\n": r"\n", "\t": r"\t", "\0": r"\0"})
     lines = []
     for row in [NAMES, *with_missing_as("NULL", rows)]:
-        lines.append("\t".join("".join(escapes.get(c, c) for c in cell) for cell in row))
+        cells = [cell.translate(escapes) for cell in row]
+        lines.append("\t".join(cells))
     return "\n".join([*lines, ""])
 
 

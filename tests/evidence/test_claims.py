@@ -104,8 +104,9 @@ def agreement_with(measure):
 
 def test_tau_by_hand():
     """1 2 3 4 against 1 2 4 3: five pairs alike, one not."""
-    runs = [run_of([[1, 2, 3, 4]] * 3), run_of([[1, 2, 4, 3]] * 3, seed=1)]
-    evidence = reliability(runs, "leave_one_out")
+    first = run_of([[1, 2, 3, 4]] * 3)
+    second = run_of([[1, 2, 4, 3]] * 3, seed=1)
+    evidence = reliability([first, second], "leave_one_out")
     assert evidence.value == pytest.approx(4 / 6)
     assert np.isnan(evidence.low)  # one pair does not say how others would differ
     assert evidence.n == 3
@@ -117,7 +118,8 @@ def test_the_same_scores_agree_entirely():
 
 
 def test_unrelated_scores_do_not_agree_at_all():
-    unrelated = reliability([run_of(drawn(seed), seed=seed) for seed in range(5)], "leave_one_out")
+    runs = [run_of(drawn(seed), seed=seed) for seed in range(5)]
+    unrelated = reliability(runs, "leave_one_out")
     assert unrelated.low < 0 < unrelated.high
     assert abs(unrelated.value) < 0.05
 

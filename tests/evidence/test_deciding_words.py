@@ -52,7 +52,11 @@ class Columns:
         )
 
     def of_texts(self, chosen):
-        return Columns(self.excess[:, chosen], self.room[:, chosen], self.strength[:, chosen])
+        return Columns(
+            self.excess[:, chosen],
+            self.room[:, chosen],
+            self.strength[:, chosen],
+        )
 
     def metrics(self, prefix, suffix=""):
         """What the table of a single run stores of them, by the metric's name."""
@@ -158,8 +162,10 @@ def test_texts_that_are_all_alike_still_have_an_interval():
     share = columns(0.9, texts=40, spread=0.0).share
     room = ROOM * 40
     excess = 0.9 * room
-    assert share.low == pytest.approx((excess - 2) / (room + 2), abs=0.01)
-    assert share.high == pytest.approx((excess + 2) / (room + 2), abs=0.01)
+    low = (excess - 2) / (room + 2)
+    high = (excess + 2) / (room + 2)
+    assert share.low == pytest.approx(low, abs=0.01)
+    assert share.high == pytest.approx(high, abs=0.01)
 
 
 def test_runs_that_differ_widen_the_interval():
@@ -434,8 +440,9 @@ def test_rows_taken_for_texts_would_have_far_too_narrow_an_interval(repeated_row
     numbers, text = repeated_rows
     over_texts = numbers.share_over(Clusters(text))
     over_rows = numbers.share
+    width_over_texts = over_texts.high - over_texts.low
     assert over_rows.value == over_texts.value
-    assert over_rows.high - over_rows.low < (over_texts.high - over_texts.low) / 2
+    assert over_rows.high - over_rows.low < width_over_texts / 2
 
 
 @pytest.mark.parametrize(
@@ -579,7 +586,8 @@ def test_of_eight_classes_at_the_threshold_hardly_ever_one_is_said_to_have_less(
         lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(parts))
         verdicts.append(lowest.exceeds(LEAST_SHARE))
         samples_with_less_alone += any(part.share.high < LEAST_SHARE for part in parts)
-    assert verdicts.count(Verdict.FAILS) <= scipy.stats.binom.ppf(0.999, samples, 0.05)
+    most_fails = scipy.stats.binom.ppf(0.999, samples, 0.05)
+    assert verdicts.count(Verdict.FAILS) <= most_fails
     assert verdicts.count(Verdict.MEETS) == 0
     assert samples_with_less_alone > 0.1 * samples
 

@@ -1,6 +1,8 @@
 import gzip
 import json
+from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -66,10 +68,11 @@ def measured(directory, path, *overrides, probes=PROBES):
 )
 def test_its_numbers_are_those_of_the_file(trained, tmp_path, name, keys):
     directory, rows = trained
-    shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
-    path = written(
-        tmp_path / name, [{key: row[key] for key in (*keys, "scores")} for row in shuffled]
-    )
+    cells = []
+    for place in np.random.default_rng(0).permutation(len(rows)):
+        row = rows[place]
+        cells.append({key: row[key] for key in (*keys, "scores")})
+    path = written(tmp_path / name, cells)
     measured(
         directory,
         path,
@@ -126,7 +129,11 @@ def test_a_changed_file_is_measured_again_and_an_unchanged_one_is_not(trained, t
     measured(directory, path, "on_finished=remeasure", probes="[plausibility]")
     with pytest.raises(UserError, match="already holds this finished run"):
         measured(directory, path, probes="[plausibility]")
-    written(path, [row | {"scores": [2 * value for value in row["scores"]]} for row in rows])
+    doubled_rows = []
+    for row in rows:
+        doubled = [2 * value for value in row["scores"]]
+        doubled_rows.append(row | {"scores": doubled})
+    written(path, doubled_rows)
     assert measured(directory, path, probes="[plausibility]") == directory
 
 
@@ -141,14 +148,15 @@ def test_a_text_without_scores_is_undefined(trained, tmp_path):
     none = measured_by_file[measured_by_file["example_id"] == rows[0]["example_id"]]
     assert len(none) == measured_by_file["metric"].nunique()
     assert none["value"].isna().all()
-    assert (
-        measured_by_file[(measured_by_file["metric"] == "tau_attention_file")]["value"].isna().sum()
-        < len(rows) / 2
-    )
+    tau = measured_by_file[measured_by_file["metric"] == "tau_attention_file"]
+    assert tau["value"].isna().sum() < len(rows) / 2
 
 
 def changed(rows, place, **values):
-    return [*rows[:place], rows[place] | values, *rows[place + 1 :]]
+    """The rows, one of them with other values."""
+    changed_rows = list(rows)
+    changed_rows[place] = rows[place] | values
+    return changed_rows
 
 
 WRONG = {
@@ -231,8 +239,22 @@ def test_no_file_is_refused_before_anything_is_read(trained, tmp_path, name, exp
         measured(directory, path, "on_finished=remeasure")
 
 
-def test_scores_by_the_texts_themselves(tmp_path):
-    """The data's own texts name the rows; texts that are there twice may have one row each."""
+@dataclass(frozen=True)
+class ScoredReviews:
+    """A run on reviews some of which are there twice, and scores that name them by their text."""
+
+    directory: Path
+    settings: list[str]
+    rows: list[dict[str, object]]
+
+    def measured_with(self, path, *overrides):
+        """The run, examined with the scores of a file beside attention."""
+        file_settings = ["importances=[attention,file]", f"importance.file.path={path}"]
+        return run(composed(*self.settings, "probe=[correlation]", *file_settings, *overrides))
+
+
+@pytest.fixture
+def scored_reviews(tmp_path):
     reviews = [
         {"review": f"{word.title()} film, number {number % 9}!", "label": number % 2}
         for number in range(60)
@@ -245,33 +267,42 @@ def test_scores_by_the_texts_themselves(tmp_path):
         "data.text=review",
         "data.embedding_size=12",
         "training.epochs=1",
-        "probe=[correlation]",
-        "importances=[attention,file]",
         "trainer.accelerator=cpu",
         "figures=false",
         f"output={tmp_path}",
     ]
-    unmeasured = [setting for setting in settings if "importances" not in setting]
-    directory = run(composed(*unmeasured, "probe=[]"))
-    trained = attnprobe.load_run(directory)
+    directory = run(composed(*settings, "probe=[]"))
+    pipeline = attnprobe.load_run(directory).pipeline
     rows = []
     for review in reviews:
-        text = review["review"]
-        rows.append({"text": text, "scores": [*range(len(trained.pipeline.tokens(text)))]})
-    assert len(attnprobe.read_examples(directory)) < len(rows)  # of all splits
-    path = written(tmp_path / "own.jsonl", rows)
-    run(composed(*settings, f"importance.file.path={path}"))
-    tau = attnprobe.read_results(directory, probe="correlation").query(
-        "metric == 'tau_attention_file'"
-    )
+        words = pipeline.tokens(review["review"])
+        rows.append({"text": review["review"], "scores": list(range(len(words)))})
+    return ScoredReviews(directory, settings, rows)
+
+
+def test_scores_by_the_texts_themselves(scored_reviews, tmp_path):
+    """The data's own texts name the rows; texts that are there twice may have one row each."""
+    examples = attnprobe.read_examples(scored_reviews.directory)
+    assert len(examples) < len(scored_reviews.rows)  # of all splits
+    scored_reviews.measured_with(written(tmp_path / "own.jsonl", scored_reviews.rows))
+
+    results = attnprobe.read_results(scored_reviews.directory, probe="correlation")
+    tau = results[results["metric"] == "tau_attention_file"]
+    assert len(tau)
+    attentions = examples.set_index("example_id")["attention"]
     for number, value in zip(tau["example_id"], tau["value"], strict=True):
-        attention = attnprobe.read_examples(directory).set_index("example_id")["attention"][number]
-        assert value == pytest.approx(stats.kendalltau(attention, range(len(attention))).statistic)
-    written(path, [*rows, rows[0] | {"scores": [9.0] * len(rows[0]["scores"])}])
-    with pytest.raises(
-        UserError, match=r"are about the same words, with other scores: expected one row for each"
-    ):
-        run(composed(*settings, f"importance.file.path={path}", "on_finished=remeasure"))
+        attention = attentions[number]
+        expected = stats.kendalltau(attention, range(len(attention))).statistic
+        assert value == pytest.approx(expected)
+
+
+def test_two_rows_of_one_text_may_not_differ(scored_reviews, tmp_path):
+    first = scored_reviews.rows[0]
+    contradiction = first | {"scores": [9.0] * len(first["scores"])}
+    path = written(tmp_path / "own.jsonl", [*scored_reviews.rows, contradiction])
+    message = r"are about the same words, with other scores: expected one row for each"
+    with pytest.raises(UserError, match=message):
+        scored_reviews.measured_with(path)
 
 
 def test_new_texts_have_their_scores_in_the_file(trained, tmp_path):

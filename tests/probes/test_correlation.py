@@ -254,9 +254,10 @@ def test_the_size_of_a_shuffled_attentions_tau(published):
 
 def largest_discovery(p):
     """Benjamini & Hochberg written out: the largest p_(k) of n that is at most 0.05 k / n."""
-    limits = [0.05 * (k + 1) / len(p) for k in range(len(p))]
-    discoveries = [value for value, limit in zip(np.sort(p), limits, strict=True) if value <= limit]
-    return discoveries[-1]
+    rank = np.arange(1, len(p) + 1)
+    limit = 0.05 * rank / len(p)
+    ascending = np.sort(p)
+    return ascending[ascending <= limit].max()
 
 
 def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_by_class(published):

@@ -220,7 +220,14 @@ TEXTS_IN_PIECES = [
     "a long story able dull",
 ]
 # a first word stays, as some tokenizers cut it otherwise than the words of the filler
-KEPT = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 0, 0, 0, 0]], dtype=torch.bool)
+KEPT = torch.tensor(
+    [
+        [1, 1, 1, 0, 0],
+        [1, 0, 0, 1, 1],
+        [1, 0, 0, 0, 0],
+    ],
+    dtype=torch.bool,
+)
 
 
 @pytest.fixture(params=["bert", "roberta"])
@@ -241,7 +248,13 @@ def pieces_swapper(pieces_model):
 
 
 FILLER_WORDS = [word for text in TEXTS_IN_PIECES for word in text.split()[1:]]
-DRAWN = torch.tensor([[0, 5, 2, 4, 7], [8, 3, 6, 1, 10], [4, 4, 7, 2, 9]])
+DRAWN = torch.tensor(
+    [
+        [0, 5, 2, 4, 7],
+        [8, 3, 6, 1, 10],
+        [4, 4, 7, 2, 9],
+    ]
+)
 
 
 @pytest.mark.parametrize("row", range(3))
@@ -293,8 +306,10 @@ def test_the_fast_pass_says_what_the_model_says(encoder):
     filler = filler_of(split)
     model = toy_classifier(encoder, spread=3).double()
 
-    slow = Swapper(model, split[[0]], filler).pairs(60, 1.0, seeded(0))
-    fast = Swapper(in_float32(model), split[[0]], filler).pairs(60, 1.0, seeded(0))
+    exact_swapper = Swapper(model, split[[0]], filler)
+    fast_swapper = Swapper(in_float32(model), split[[0]], filler)
+    slow = exact_swapper.pairs(60, 1.0, seeded(0))
+    fast = fast_swapper.pairs(60, 1.0, seeded(0))
 
     assert_close(fast.with_set, slow.with_set, atol=1e-6, rtol=0, check_dtype=False)
     assert_close(fast.without_set, slow.without_set, atol=1e-6, rtol=0, check_dtype=False)
@@ -310,9 +325,11 @@ def test_products_in_bfloat16_change_a_probability_by_little(encoder, monkeypatc
     filler = filler_of(split)
     model = toy_classifier(encoder, spread=3)
 
-    fine = Swapper(in_float32(model), split[[0]], filler).pairs(60, 1.0, seeded(0))
+    fine_swapper = Swapper(in_float32(model), split[[0]], filler)
     rounding = in_float32(model, products="bfloat16")
-    coarse = Swapper(rounding, split[[0]], filler).pairs(60, 1.0, seeded(0))
+    coarse_swapper = Swapper(rounding, split[[0]], filler)
+    fine = fine_swapper.pairs(60, 1.0, seeded(0))
+    coarse = coarse_swapper.pairs(60, 1.0, seeded(0))
 
     change = (coarse.with_set - fine.with_set).abs().max()
     assert 0 < change < fine.with_set[:, 0].std() / 10  # less than what the words of the sets do

@@ -71,9 +71,11 @@ def polarity(clause):
 
 def judges(clause, subjects):
     """Whether it judges one of these, if only with the judgement struck; a fact judges nothing."""
-    if not any(f" {subject} " in f" {' '.join(clause)} " for subject in subjects):
+    text = f" {' '.join(clause)} "
+    if not any(f" {subject} " in text for subject in subjects):
         return False
-    rest = set(clause) - EMPTY - NEGATORS - set(DEGREE) - set(" ".join(subjects).split())
+    words_of_subjects = set(" ".join(subjects).split())
+    rest = set(clause) - words_of_subjects - EMPTY - NEGATORS - set(DEGREE)
     return rest <= set(POLARITY)
 
 
@@ -102,12 +104,19 @@ def meaning(words):
 
 def vote_about_the_whole(clauses, has_marker):
     """What a sentence says of the whole: positive, negative, 0 for undecided; None for nothing."""
-    wholes = [(clause, silent) for clause, silent in clauses if judges(clause, SUBJECTS)]
-    if not wholes:
+    judgements = 0
+    votes = []
+    for clause, silent in clauses:
+        if judges(clause, SUBJECTS):
+            judgements += 1
+            if not silent:
+                votes.append(polarity(clause) or 0)
+    if judgements == 0:
         return None
-    votes = [polarity(clause) or 0 for clause, silent in wholes if not silent]
-    counts = len(wholes) in (1, 3) or (has_marker and len(votes) == 1)
-    return sum(votes) if counts else 0
+    is_ruled = has_marker and len(votes) == 1
+    if is_ruled or judgements in (1, 3):
+        return sum(votes)
+    return 0
 
 
 def label_of_rationale(words):
@@ -127,9 +136,9 @@ def necessary(words):
     """For each token: does striking its word change the meaning?"""
     result = []
     for place, word in enumerate(words):
-        replacement = ["and"] if word in MARKERS else []
-        struck = [*words[:place], *replacement, *words[place + 1 :]]
-        operative = word in POLARITY or word in NEGATORS or word in DEGREE or word in MARKERS
+        struck = list(words)
+        struck[place : place + 1] = ["and"] if word in MARKERS else []
+        operative = any(word in kind for kind in (POLARITY, NEGATORS, DEGREE, MARKERS))
         decides = operative and meaning(struck) != meaning(words)
         result += [decides] * (1 + word.count("_"))  # a phrase of several tokens is one word
     return result
