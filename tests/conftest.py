@@ -17,8 +17,6 @@ import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
-from tests import checked_once
-
 # What a stranger's shell may set, and the tests' expectations must not depend on: subprocesses see
 # the same.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
@@ -29,7 +27,6 @@ sys.dont_write_bytecode = False
 
 # for good: the package imports its parts when they are first asked for. Only rooms of tensors:
 # beartype warns of omegaconf's own annotations.
-checked_once.install()
 ROOMS = ("core.batch", "core.readout", "exact", "importance", "measures", "models", "probes")
 install_import_hook([f"attnprobe.{room}" for room in ROOMS], "beartype.beartype")
 
