@@ -85,15 +85,6 @@ def compositions():
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def subsets_of_fonts():
-    """Most of the time that a figure takes goes into the characters of its PDF."""
-    from tests.remembered import subsetting_once
-
-    with subsetting_once():
-        yield
-
-
 LONGER = {
     "small_run",
     "subprocess",

@@ -1,13 +1,9 @@
-"""Hydra and Matplotlib without their repeated work: the same choices of conf/ are composed once,
-which Hydra alone takes 0.2 s for, and each font is cut to its usual characters once, which takes
-0.1 s for each figure that is saved as PDF."""
+"""Hydra without its repeated work: the same choices of conf/ are composed once, which Hydra alone
+takes 0.2 s for."""
 
 import pickle
-import string
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import cache
-from io import BytesIO
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -92,39 +88,5 @@ def composing_once() -> Iterator[None]:
         mock.patch.object(
             loader.ConfigLoaderImpl, "_compose_config_from_defaults_list", compose_once
         ),
-    ):
-        yield
-
-
-@contextmanager
-def subsetting_once() -> Iterator[None]:
-    """Within it a PDF's font has all of ASCII beside the characters of its figure, and is made once
-    for the same ones. Matplotlib before 3.11, which counts in characters there, does as ever."""
-    from matplotlib.backends import _backend_pdf_ps as embedding
-    from matplotlib.ft2font import FT2Font
-
-    if not hasattr(embedding, "SubsetResults"):
-        yield
-        return
-    subset = embedding.get_glyphs_subset
-    saved = embedding.font_as_file
-
-    @cache
-    def usual_glyphs(path: Any) -> frozenset[int]:
-        font = FT2Font(path)
-        return frozenset(font.get_char_index(ord(character)) for character in string.printable)
-
-    @cache
-    def subset_file(path: Any, glyphs: frozenset[int]) -> tuple[bytes, Any]:
-        with subset(path, glyphs) as result:
-            return saved(result.font).getvalue(), result.glyph_index_map
-
-    def subset_once(path: Any, glyphs: Iterable[int]) -> Any:
-        content, index_map = subset_file(path, usual_glyphs(path).union(glyphs))
-        return nullcontext(embedding.SubsetResults(content, index_map))
-
-    with (
-        mock.patch.object(embedding, "get_glyphs_subset", subset_once),
-        mock.patch.object(embedding, "font_as_file", BytesIO),
     ):
         yield
