@@ -5,13 +5,13 @@ written here: accumulation, processes, pickling, reset, devices, constants, and 
 """
 
 import pickle
-import sys
+from functools import partial
 
 import pytest
 import scipy
 import torch
 from torch import distributed
-from torch.multiprocessing.spawn import start_processes
+from torch.multiprocessing.spawn import spawn
 from torchmetrics import MetricCollection
 
 from attnprobe.core.errors import UserError
@@ -194,8 +194,5 @@ def in_process(rank, place, processes):
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(sys.platform != "linux", reason="the test forks as Linux does")
 def test_two_processes_have_the_number_of_all_batches(tmp_path):
-    # forked: two new processes would import torch and all of this again
-    arguments = (str(tmp_path / "meeting"), 2)
-    start_processes(in_process, args=arguments, nprocs=2, start_method="fork")
+    spawn(partial(in_process), args=(str(tmp_path / "meeting"), 2), nprocs=2)

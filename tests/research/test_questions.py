@@ -153,7 +153,7 @@ def gains(random, draws, seeds, *, log_odds, gain, spread):
 
 @pytest.mark.parametrize(("draws", "seeds"), [(3, 1), (5, 2), (10, 3)])
 @pytest.mark.parametrize("log_odds", [0.0, 2.0])
-@pytest.mark.parametrize("gain", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
+@pytest.mark.parametrize("gain", [0.0, 1.0])
 @pytest.mark.parametrize("spread", [pytest.param(0.3, marks=pytest.mark.slow), 0.6])
 def test_the_interval_of_a_contrast_holds_the_truth_in_at_least_93_percent(
     draws, seeds, log_odds, gain, spread
