@@ -37,8 +37,7 @@ def same_random_numbers():
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     if "torch" in sys.modules:
-        # not `manual_seed`, which asks for every kind of accelerator
-        sys.modules["torch"].default_generator.manual_seed(0)
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
