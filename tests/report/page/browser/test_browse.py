@@ -1,6 +1,5 @@
 import base64
 import gzip
-import itertools
 import json
 import re
 
@@ -34,12 +33,17 @@ def read(block):
     return json.loads(gzip.decompress(base64.b64decode(block)))
 
 
+def first_run(browser):
+    return browser.index["runs"][0]
+
+
 def columns_of(browser, run):
+    """The numbers of a run's examples, by the measure's key, and all other columns as stored."""
     columns = read(browser.blocks[run["numbers"]])
-    numbers = {
-        measure["key"]: np.array(columns[measure["column"]], float) for measure in run["measures"]
-    }
-    return columns | numbers
+    for measure in run["measures"]:
+        stored = columns[measure["column"]]
+        columns[measure["key"]] = np.array(stored, float)
+    return columns
 
 
 def browsed(run, **settings):
@@ -50,10 +54,11 @@ def maps_of(browser, run):
     """Every map's weights of one run, a list for each example whose weights are in the page."""
     maps = {}
     for heat_map in run["maps"]:
-        rows = itertools.chain.from_iterable(
-            read(browser.blocks[name]) for name in heat_map["blocks"]
-        )
-        maps[heat_map["key"]] = [weights_of(*row) for row in rows]
+        weights = []
+        for name in heat_map["blocks"]:
+            rows = read(browser.blocks[name])
+            weights += [weights_of(*row) for row in rows]
+        maps[heat_map["key"]] = weights
     return maps
 
 
@@ -64,21 +69,30 @@ def weights_of(decimals=0, *numbers):
 
 def test_what_is_packed_comes_back_and_gives_the_same_text_twice():
     words = ["</script>", "\u2028", "a&b", '"', "\ud800", "кино"]
-    content = {"words": words, "numbers": rounded([1, 0.1234567, np.nan])}
+    numbers = rounded([1, 0.1234567, np.nan])
+    content = {"words": words, "numbers": numbers}
     assert packed(content) == packed(content)
-    assert read(packed(content)) == content | {"numbers": [1, 0.12346, None]}
+    assert read(packed(content)) == {
+        "words": words,
+        "numbers": [1, 0.12346, None],
+    }
 
 
 def multiply_values(path, times):
     table = pq.read_table(path)
-    values = pc.multiply(table["value"], pa.scalar(times, table["value"].type))
-    pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
+    values = table["value"]
+    factor = pa.scalar(times, values.type)
+    place = table.column_names.index("value")
+    multiplied = table.set_column(place, "value", pc.multiply(values, factor))
+    pq.write_table(multiplied, path)
 
 
 def weights_by_place(results, metric):
     """A metric's values by (example, position)."""
-    rows = results[results["metric"] == metric].dropna(subset=["step", "value"])
-    return rows.astype({"step": int}).set_index(["example_id", "step"])["value"].to_dict()
+    rows = results[results["metric"] == metric]
+    weights = rows.dropna(subset=["step", "value"]).astype({"step": int})
+    by_place = weights.set_index(["example_id", "step"])["value"]
+    return by_place.to_dict()
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -88,52 +102,64 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     multiply_values(directory / "tables/leave_one_out.parquet", times)
     seal_again(directory)
     browser = browsed(directory)
-    maps = maps_of(browser, browser.index["runs"][0])
+    maps = maps_of(browser, first_run(browser))
     results = read_results(directory)
     examples = read_examples(directory)
     metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
     assert set(maps) == {"attention", *metrics}
+
     assert len(maps["attention"]) == len(examples)
-    np.testing.assert_allclose(
-        np.concatenate(maps["attention"]), np.concatenate(examples["attention"]), atol=6e-5
-    )
+    attention = np.concatenate(maps["attention"])
+    expected_attention = np.concatenate(examples["attention"])
+    np.testing.assert_allclose(attention, expected_attention, atol=6e-5)
+
     for key, metric in metrics.items():
         expected = weights_by_place(results, metric)
-        weighted = {number for number, _ in expected}
-        sizes = [
-            len(words) if number in weighted else 0
-            for number, words in enumerate(examples["tokens"])
-        ]
-        assert [*map(len, maps[key])] == sizes
-        weights = {(number, step): maps[key][number][step] for number, step in expected}
+        examples_with_weights = {number for number, _ in expected}
+        for number, words in enumerate(examples["tokens"]):
+            size = len(words) if number in examples_with_weights else 0
+            assert len(maps[key][number]) == size
+        weights = {}
+        for number, step in expected:
+            weights[number, step] = maps[key][number][step]
         assert weights == pytest.approx(expected, abs=6e-5)
 
 
 def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
     directory = make_run(count=23, probes=EVERYTHING)
     browser = browsed(directory)
-    run = browser.index["runs"][0]
-    columns = columns_of(browser, run)
+    columns = columns_of(browser, first_run(browser))
     results = read_results(directory)
 
-    def table(metric):
+    def values_of(metric):
         rows = results[results["metric"] == metric].drop_duplicates("example_id")
-        return rows.set_index("example_id")["value"].loc[:22]
+        by_example = rows.set_index("example_id")["value"]
+        return by_example.loc[:22]
 
-    for key, metric in {
+    metrics = {
         "adversarial-optimum_jsd": "optimum_jsd",
         "erasure-removed_count_optimal": "removed_count_optimal",
         "erasure-never_flips": "never_flips",
         "permutation-median_tvd": "median_tvd",
         "max_attention": "max_attention",
-    }.items():
-        np.testing.assert_allclose(columns[key], table(metric), atol=1e-6)
-    tau = table("tau_attention_gradient")
-    np.testing.assert_allclose(columns["correlation-tau_attention_gradient"], 1 - tau, atol=1e-6)
+    }
+    for key, metric in metrics.items():
+        np.testing.assert_allclose(columns[key], values_of(metric), atol=1e-6)
     assert np.isnan(columns["erasure-removed_count_optimal"]).any()
+
+    disagreement = columns["correlation-tau_attention_gradient"]
+    tau = values_of("tau_attention_gradient")
+    np.testing.assert_allclose(disagreement, 1 - tau, atol=1e-6)
+
+
+def test_margin_and_label_are_those_of_the_examples(make_run):
+    directory = make_run(count=23, probes=EVERYTHING)
+    browser = browsed(directory)
+    columns = columns_of(browser, first_run(browser))
     examples = read_examples(directory)
-    sure = np.sort(np.stack(examples["probability"]), axis=1)
-    np.testing.assert_allclose(columns["margin"], sure[:, -1] - sure[:, -2], atol=1e-6)
+    ascending = np.sort(np.stack(examples["probability"]), axis=1)
+    margin = ascending[:, -1] - ascending[:, -2]
+    np.testing.assert_allclose(columns["margin"], margin, atol=1e-6)
     np.testing.assert_array_equal(columns["label"], examples["label"])
 
 
@@ -145,7 +171,8 @@ def test_weights_keep_four_decimals_and_three_digits_of_the_texts_largest(larges
     packed_texts = in_whole_numbers(texts)
     for weights, row in zip(texts, packed_texts, strict=True):
         assert all(number is None or type(number) is int for number in row)
-        finest = min(1e-4, np.nanmax(np.abs(weights), initial=0) / 100)
+        largest_of_text = np.nanmax(np.abs(weights), initial=0)
+        finest = min(1e-4, largest_of_text / 100)
         np.testing.assert_allclose(weights_of(*row), weights, atol=0.51 * finest, rtol=0)
     assert in_whole_numbers([]) == []
     assert in_whole_numbers([np.zeros(2)]) == [[4, 0, 0]]
@@ -168,13 +195,15 @@ def test_weights_below_what_the_script_can_scale_are_nothing():
 def test_a_column_that_another_has_too_is_packed_once(make_run):
     """The farthest attention that is proved is its own upper bound."""
     browser = browsed(make_run(count=23, probes=EVERYTHING))
-    run = browser.index["runs"][0]
+    run = first_run(browser)
     stored = read(browser.blocks[run["numbers"]])
-    lists = [str(values) for values in stored.values()]
     shared = [measure for measure in run["measures"] if measure["key"] != measure["column"]]
+    assert shared
     assert all(measure["key"] not in stored for measure in shared)
-    columns = [str(stored[column]) for column in {measure["column"] for measure in run["measures"]}]
-    assert len(columns) == len(set(columns)) < len(lists)
+
+    columns = {measure["column"] for measure in run["measures"]}
+    different_contents = {str(stored[column]) for column in columns}
+    assert len(different_contents) == len(columns) < len(stored)
 
 
 def test_runs_that_read_the_same_texts_share_them(make_run, tmp_path):
@@ -192,12 +221,18 @@ def test_texts_come_back_word_by_word(make_run):
     browser = browsed(directory)
     texts = read(browser.blocks["texts-0"])
     examples = read_examples(directory)
-    assert texts["words"] == [[[*sentence] for sentence in row] for row in examples["words"]]
-    assert texts["lengths"] == [[len(sentence) for sentence in row] for row in examples["words"]]
-    assert texts["question"] == [[*row] for row in examples["question"]]
-    maps = maps_of(browser, browser.index["runs"][0])
-    for weights, row in zip(maps["word_attention"], examples["word_attention"], strict=True):
-        np.testing.assert_allclose(weights, np.concatenate(list(row)), atol=6e-5)
+    for place, sentences in enumerate(examples["words"]):
+        assert texts["words"][place] == [list(sentence) for sentence in sentences]
+        assert texts["lengths"][place] == [len(sentence) for sentence in sentences]
+    assert len(texts["words"]) == len(texts["lengths"]) == 12
+    assert texts["question"] == [list(question) for question in examples["question"]]
+
+    maps = maps_of(browser, first_run(browser))
+    for weights, by_sentence in zip(
+        maps["word_attention"], examples["word_attention"], strict=True
+    ):
+        expected = np.concatenate(list(by_sentence))
+        np.testing.assert_allclose(weights, expected, atol=6e-5)
 
 
 def test_without_words_positions_remain(make_run):
@@ -213,24 +248,31 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
     directory = make_run(count=200)
     whole = browsed(directory)
     assert whole.remark == ""
-    fewer = browsed(directory, megabytes=len(whole.blocks["texts-0"]) / 1e6 + 0.01)
-    run = fewer.index["runs"][0]
+    megabytes_of_texts = len(whole.blocks["texts-0"]) / 1e6
+    fewer = browsed(directory, megabytes=megabytes_of_texts + 0.01)
+    run = first_run(fewer)
     columns = columns_of(fewer, run)
     kept_rows = columns["kept"]
     assert 0 < len(kept_rows) < 200
-    assert f"{len(kept_rows) / 200:.0%}"[:1] == fewer.remark.split("kept for ")[1][:1]
+    percent_kept = f"{len(kept_rows) / 200:.0%}"
+    percent_told = fewer.remark.split("kept for ")[1]
+    assert percent_told[0] == percent_kept[0]
+
     weights = maps_of(fewer, run)["attention"]
-    every = maps_of(whole, whole.index["runs"][0])["attention"]
-    assert weights == [every[row] for row in kept_rows]
+    all_weights = maps_of(whole, first_run(whole))["attention"]
+    assert weights == [all_weights[row] for row in kept_rows]
+
     # the extremes of what the list can be sorted by are there
     jsd = columns["adversarial-optimum_jsd"]
-    assert {np.nanargmax(jsd), np.nanargmin(jsd)} <= {*kept_rows}
+    extremes = {np.nanargmax(jsd), np.nanargmin(jsd)}
+    assert extremes <= set(kept_rows)
     assert len(jsd) == 200
-    # and blocks cover all examples in order
+
+
+def test_blocks_cover_all_examples_in_order(make_run):
     browser = browsed(make_run("long", count=BLOCK_SIZE + 3, longest=3))
-    sizes = [
-        len(read(browser.blocks[name])) for name in browser.index["runs"][0]["maps"][0]["blocks"]
-    ]
+    [heat_map, *_] = first_run(browser)["maps"]
+    sizes = [len(read(browser.blocks[name])) for name in heat_map["blocks"]]
     assert sizes == [BLOCK_SIZE, 3]
 
 
@@ -243,17 +285,18 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
         "prediction": [[0, 1], [1, 0], [0, 0], [0, 1]],
     }
     for side, rows in sides.items():
-        table = table.set_column(table.column_names.index(side), side, pa.array(rows))
+        place = table.column_names.index(side)
+        table = table.set_column(place, side, pa.array(rows))
     pq.write_table(table, path)
     seal_again(directory)
+
     browser = browsed(directory)
-    columns = columns_of(browser, browser.index["runs"][0])
-    assert (columns["label"], columns["prediction"]) == (
-        [[1], [0, 1], [], [0]],
-        [[1], [0], [], [1]],
-    )
+    run = first_run(browser)
+    columns = columns_of(browser, run)
+    assert columns["label"] == [[1], [0, 1], [], [0]]
+    assert columns["prediction"] == [[1], [0], [], [1]]
     assert "margin" not in columns
-    assert "margin" not in {measure["key"] for measure in browser.index["runs"][0]["measures"]}
+    assert "margin" not in {measure["key"] for measure in run["measures"]}
 
 
 def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch):
@@ -264,20 +307,21 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     monkeypatch.setattr(registry, "readings", lambda: {mine.probe: mine})
     directory = make_run(count=9, probes=EVERYTHING)
     browser = browsed(directory)
-    run = browser.index["runs"][0]
-    heat_maps = [
-        (heat_map["key"], heat_map["title"], heat_map["relative"]) for heat_map in run["maps"]
-    ]
-    assert heat_maps == [("attention", "Attention", False), ("gradient-gradient", "Theirs", True)]
+    run = first_run(browser)
+    [attention, gradient] = run["maps"]
+    assert (attention["key"], attention["title"]) == ("attention", "Attention")
+    assert (gradient["key"], gradient["title"]) == ("gradient-gradient", "Theirs")
+    assert (attention["relative"], gradient["relative"]) == (False, True)
     assert run["measures"][0]["key"] == "gradient-max_gradient"
+
     table = read_results(directory)
     rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
-    np.testing.assert_allclose(
-        np.concatenate(maps_of(browser, run)["gradient-gradient"]), rows["value"], atol=6e-5
-    )
-    columns = columns_of(browser, run)
-    largest = table[table["metric"] == "max_gradient"].sort_values("example_id")["value"]
-    np.testing.assert_allclose(columns["gradient-max_gradient"], 1 - largest, atol=1e-6)
+    weights = np.concatenate(maps_of(browser, run)["gradient-gradient"])
+    np.testing.assert_allclose(weights, rows["value"], atol=6e-5)
+
+    rows = table[table["metric"] == "max_gradient"].sort_values("example_id")
+    column = columns_of(browser, run)["gradient-max_gradient"]
+    np.testing.assert_allclose(column, 1 - rows["value"], atol=1e-6)
 
 
 def pieces_of(tokens):
@@ -289,11 +333,13 @@ def pieces_of(tokens):
         parts = [token[:3], f"##{token[3:]}"] if len(token) > 3 else [token]
         pieces += parts
         words += [place] * len(parts)
-    weight = np.arange(1, len(pieces) + 2, dtype=np.float32)
+    pieces.append("[SEP]")
+    words.append(-1)
+    weights = np.arange(1, len(pieces) + 1, dtype=np.float32)
     return {
-        "pieces": [*pieces, "[SEP]"],
-        "piece_word": [*words, -1],
-        "piece_attention": (weight / weight.sum()).tolist(),
+        "pieces": pieces,
+        "piece_word": words,
+        "piece_attention": (weights / weights.sum()).tolist(),
     }
 
 
@@ -312,49 +358,52 @@ def with_pieces(directory):
 @pytest.mark.parametrize("megabytes", [60, 0.03])
 def test_every_kept_text_has_its_pieces_words_and_weights(make_run, megabytes):
     directory = make_run(count=300, probes=("performance", "permutation"))
-    assert browsed(directory).index["runs"][0]["pieces"] is None
+    assert first_run(browsed(directory))["pieces"] is None
     rows = with_pieces(directory)
     silent = browsed(directory, words=False)
-    assert silent.index["runs"][0]["pieces"] is None
+    assert first_run(silent)["pieces"] is None
     assert not any("pieces" in name for name in silent.blocks)
+
     browser = browsed(directory, megabytes=megabytes)
-    run = browser.index["runs"][0]
+    run = first_run(browser)
     kept_rows = columns_of(browser, run)["kept"]
     assert (len(kept_rows) == 300) == (megabytes == 60)
-    packed = [text_pieces for name in run["pieces"] for text_pieces in read(browser.blocks[name])]
-    for row, text_pieces in zip(kept_rows, packed, strict=True):
-        weights = rows[row]["piece_attention"]
-        assert text_pieces == rows[row] | {"piece_attention": pytest.approx(weights, abs=4e-3)}
+    packed_texts = []
+    for name in run["pieces"]:
+        packed_texts += read(browser.blocks[name])
+    for row, text_pieces in zip(kept_rows, packed_texts, strict=True):
+        expected = rows[row]
+        weights = pytest.approx(expected["piece_attention"], abs=4e-3)
+        assert text_pieces == expected | {"piece_attention": weights}
 
 
 def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, no_pictures):
     directory = make_run(count=30, words=("plain", "un", "<b>bold</b>"))
     rows = with_pieces(directory)
     driver = visit(write_report([directory], tmp_path / "page.html"))
-    assert not driver.execute_script("return document.querySelector('.pieces')")
-    driver.execute_script("document.getElementById('browser-pieces').click()")
-    pieces = until(
+    script = driver.execute_script
+    assert not script("return document.querySelector('.pieces')")
+
+    script("document.getElementById('browser-pieces').click()")
+    shown_pieces = until(
         driver,
-        "return [...document.querySelectorAll('.pieces .token')].map((one) => one.textContent)",
+        "return [...document.querySelectorAll('.pieces .token')].map((token) => token.textContent)",
     )
-    number = int(
-        driver.execute_script("return document.getElementById('browser-detail-title').textContent")[
-            8:
-        ]
+    title = script("return document.getElementById('browser-detail-title').textContent")
+    text = rows[int(title.removeprefix("Example "))]
+    assert shown_pieces == text["pieces"]
+
+    pieces_of_groups = script(
+        "return [...document.querySelectorAll('.piece-word')].map((word) => word.children.length)"
     )
-    assert pieces == rows[number]["pieces"]
-    counted = (
-        "return [...document.querySelectorAll('.piece-word')].map((one) => one.children.length)"
-    )
-    words = [word for word in rows[number]["piece_word"] if word >= 0]
-    assert driver.execute_script(counted) == [
-        1,
-        *np.unique(words, return_counts=True)[1].tolist(),
-        1,
-    ]
-    driver.execute_script("document.querySelectorAll('.pieces .token')[1].focus()")
-    tip = driver.execute_script("return document.querySelector('.tip').innerText")
-    weighted_words = zip(rows[number]["piece_attention"], rows[number]["piece_word"], strict=True)
+    words = [word for word in text["piece_word"] if word >= 0]
+    _, pieces_of_words = np.unique(words, return_counts=True)
+    assert pieces_of_groups == [1, *pieces_of_words, 1]  # start and end are groups of their own
+
+    script("document.querySelectorAll('.pieces .token')[1].focus()")
+    tip = script("return document.querySelector('.tip').innerText")
+    weighted_words = zip(text["piece_attention"], text["piece_word"], strict=True)
     weights = [weight for weight, word in weighted_words if word == 0]
-    assert f"{round(100 * weights[0] / sum(weights))} %" in tip
+    percent_of_word = round(100 * weights[0] / sum(weights))
+    assert f"{percent_of_word} %" in tip
     assert not driver.get_log("browser")
