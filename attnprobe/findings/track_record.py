@@ -139,12 +139,8 @@ def of_same_sort(answers: pd.DataFrame, encoder: str) -> pd.DataFrame:
         answers: see `answers_of`.
         encoder: kind of the model.
     """
-    return _of_sort(answers, is_per_label=encoder.endswith(PER_LABEL))
-
-
-def _of_sort(answers: pd.DataFrame, *, is_per_label: bool) -> pd.DataFrame:
-    """The answers of models with an attention for each label, or of those without one."""
-    return answers[answers["family"].astype(str).str.endswith(PER_LABEL) == is_per_label]
+    is_per_label = answers["family"].astype(str).str.endswith(PER_LABEL)
+    return answers[is_per_label == encoder.endswith(PER_LABEL)]
 
 
 def units_of(encoder: str) -> str:
@@ -369,34 +365,19 @@ def track_record(
             `NAME, 200 passes`.
         answers: instead of those of the shipped models.
     """
-    is_per_label = encoder.endswith(PER_LABEL)
     all_answers = calibration() if answers is None else answers
-    if all_answers is _shipped_answers():
-        records = _shipped_records(criterion, level, claim, is_per_label=is_per_label)
-    else:
-        records = _records(all_answers, criterion, level, claim, is_per_label=is_per_label)
-
-    if encoder in records and encoder in ONE_CHECKPOINT:
-        return TrackRecord(records[encoder].words)
-    if encoder in records:
-        return records[encoder]
-    return _inferred_record(records)
-
-
-@cache
-def _shipped_records(
-    criterion: str, level: str, claim: str, *, is_per_label: bool
-) -> Mapping[str, TrackRecord]:
-    """As `_records`, of the shipped models: a page asks for the same ones many times."""
-    return _records(_shipped_answers(), criterion, level, claim, is_per_label=is_per_label)
-
-
-def _records(
-    answers: pd.DataFrame, criterion: str, level: str, claim: str, *, is_per_label: bool
-) -> dict[str, TrackRecord]:
-    """The record of each kind of model, with an attention for each label or without."""
-    rows = answers_to(claim, _of_sort(answers, is_per_label=is_per_label))
+    rows = answers_to(claim, of_same_sort(all_answers, encoder))
     rows = rows[(rows["criterion"] == criterion) & (rows["level"] == level)]
+    own_record = _record_of_kind(encoder, rows[rows["family"] == encoder], level)
+    if own_record is None:
+        return _inferred_record(_records_by_kind(rows, level))
+    if encoder in ONE_CHECKPOINT:
+        return TrackRecord(own_record.words)
+    return own_record
+
+
+def _records_by_kind(rows: pd.DataFrame, level: str) -> dict[str, TrackRecord]:
+    """Kind of model → its record, where it has one."""
     records = {}
     for kind, models in rows.groupby("family", observed=True):
         record = _record_of_kind(str(kind), models, level)
