@@ -29,7 +29,7 @@ def read_record(path: Path) -> dict[CellName, list[Measured]]:
         Cell → its number in each setup.
 
     Raises:
-        UserError: the file lacks a column.
+        UserError: the file lacks a column, or has something else than a number in one.
     """
     if not path.exists():
         return {}
@@ -39,6 +39,9 @@ def read_record(path: Path) -> dict[CellName, list[Measured]]:
         raise UserError(
             f"{path}: no column {missing[0]}: expected {', '.join(COLUMNS)}, as --record writes"
         )
+    for name in ("epochs", "seeds", *NUMBER):
+        if not pd.api.types.is_numeric_dtype(table[name]):
+            raise UserError(f"{path}: column {name} has other values than numbers: correct them")
     numbers: dict[CellName, list[Measured]] = {}
     for row in table.to_dict("records"):
         cell = CellName(*(str(row[name]) for name in CELL))
@@ -56,11 +59,21 @@ def with_record(
     Args:
         measured: cell → its number in each setup.
         record: of earlier runs; a number of the same cell and setup is replaced.
+
+    Raises:
+        UserError: a number of several seeds would be replaced by one of fewer.
     """
     numbers = {}
     for cell in sorted({*measured, *record}):
         of_setup = {number.setup: number for number in record.get(cell, ())}
-        of_setup |= {number.setup: number for number in measured.get(cell, ())}
+        for number in measured.get(cell, ()):
+            recorded = of_setup.get(number.setup)
+            if recorded is not None and number.seeds < recorded.seeds:
+                raise UserError(
+                    f"{', '.join(cell)}: {number.seeds} of the {recorded.seeds} seeds that the "
+                    f"record has: name the runs of at least {recorded.seeds} seeds, or none of it"
+                )
+            of_setup[number.setup] = number
         numbers[cell] = [of_setup[setup] for setup in sorted(of_setup)]
     return numbers
 

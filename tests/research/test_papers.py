@@ -429,6 +429,21 @@ def test_runs_of_another_day_join_the_record_and_replace_what_was_measured_befor
     assert seeds_after == {PLAIN: 3, STARTED: 2}
 
 
+def test_fewer_seeds_replace_none_of_more(record, tmp_path):
+    before = record.read_bytes()
+    later = tmp_path / "later"
+    invented_run(later, "alone", seed=7, training=starting_from(None))
+    with pytest.raises(SystemExit, match=r"sst, lstm_additive, .*: 1 of the 3 seeds"):
+        main([str(later), "--record", str(record)])
+    assert record.read_bytes() == before
+
+
+def test_a_record_with_words_for_numbers_is_one_line(record):
+    record.write_text(record.read_text().replace(",3,", ",three,", 1))
+    with pytest.raises(SystemExit, match="column seeds has other values than numbers"):
+        main(["--record", str(record)])
+
+
 def test_a_record_that_lacks_a_column_is_one_line(tmp_path):
     path = tmp_path / "record.csv"
     path.write_text("data,model\nsst,lstm_dot\n")
