@@ -66,9 +66,11 @@ def head_by_hand(layer, state, head):
     return scores.softmax(-1), value @ projection.T
 
 
-def followed_by_hand(network, ids, strength, with_input, normalised, half):
-    """The deciding row over the pieces: of every layer shares of `strength(vectors, state)`, with ½
-    I on request."""
+def followed_by_hand(network, ids, strength, with_input, normalised):
+    """The deciding row over the pieces: of every layer shares of `strength(vectors, state)`.
+
+    Where its input is not among a layer's vectors, half of the identity stands for it.
+    """
     with torch.no_grad():
         states = network(ids, output_hidden_states=True).hidden_states
         followed = np.eye(ids.shape[1])
@@ -79,7 +81,7 @@ def followed_by_hand(network, ids, strength, with_input, normalised, half):
             for i, j in np.ndindex(*strengths.shape):
                 strengths[i, j] = strength(vectors[i, j], after[i])
             shares = strengths / strengths.sum(1, keepdims=True)
-            if half:
+            if not with_input:
                 identity = np.eye(len(shares))
                 shares = 0.5 * shares + 0.5 * identity
             followed = shares @ followed

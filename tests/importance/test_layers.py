@@ -130,26 +130,10 @@ def test_value_norm_equals_a_plain_loop():
 @pytest.mark.parametrize(
     ("name", "strength", "settings"),
     [
-        (
-            "alti",
-            nearness,
-            {"with_input": True, "normalised": True, "half": False},
-        ),
-        (
-            "vector_norm",
-            length,
-            {"with_input": False, "normalised": False, "half": True},
-        ),
-        (
-            "vector_norm_normalised",
-            length,
-            {"with_input": True, "normalised": True, "half": False},
-        ),
-        (
-            "vector_norm_residual",
-            length,
-            {"with_input": True, "normalised": False, "half": False},
-        ),
+        ("alti", nearness, {"with_input": True, "normalised": True}),
+        ("vector_norm", length, {"with_input": False, "normalised": False}),
+        ("vector_norm_normalised", length, {"with_input": True, "normalised": True}),
+        ("vector_norm_residual", length, {"with_input": True, "normalised": False}),
     ],
 )
 def test_equals_plain_loops_over_the_librarys_modules(

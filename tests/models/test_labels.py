@@ -254,7 +254,7 @@ def run_over(unit, output):
         f"data.sentences={WINDOW}",
         "data.source.train_size=20",
         "data.source.validation_size=6",
-        "data.source.test_size=4",
+        "data.source.test_size=6",
         "data.source.codes=3",
         "data.source.length=30",
         "data.embedding_size=16",

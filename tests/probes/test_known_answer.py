@@ -295,7 +295,7 @@ def test_a_trained_model_uses_what_was_planted(kind, tmp_path):
     settings = [
         f"data.plant={kind}",
         "data.rationale=null",
-        "data.source.train_size=1000",
+        "data.source.train_size=1500",
         "data.max_tokens=10",
         "data.source.test_size=200",
         "training.epochs=6",

@@ -152,7 +152,7 @@ def test_questions_about_one_text_are_no_further_texts():
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5])
-@pytest.mark.parametrize("between_runs", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
+@pytest.mark.parametrize("between_runs", [0.0, 0.3])
 def test_the_interval_over_seeds_holds_the_truth(runs, between_runs):
     """Rows as so many texts, as they were counted before, hold it in less than 85 %."""
     samples = 300

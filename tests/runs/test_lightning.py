@@ -139,7 +139,7 @@ def test_a_users_own_trainer_examines_a_pretrained_model_as_the_command_does(tmp
     labels = ("very bad", "good")
     folder = families.checkpoint("distilbert", labels)
     draw = random.Random(0)
-    texts = (" ".join(draw.choices(families.WORDS, k=draw.randint(3, 8))) for _ in range(24))
+    texts = (" ".join(draw.choices(families.WORDS, k=draw.randint(3, 8))) for _ in range(40))
     rows = [(text, labels[number % 2]) for number, text in enumerate(texts)]
     chosen = (f"probe={PROBES}", *FEW_PASSES, "seed=3")
     overrides = families.run_settings(folder, rows, tmp_path, *chosen)
