@@ -4,9 +4,11 @@ from itertools import combinations, permutations, product
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.spatial import distance
 from torch.nn.functional import pad
+from torch.testing import assert_close
 
 from attnprobe.measures import (
     entropy,
@@ -60,13 +62,13 @@ def test_divergences_are_symmetric_bounded_and_zero_between_equals(measure, larg
     q = distributions(200, 7, seed=2, dtype=dtype)
     value = measure(p, q)
     assert value.dtype == dtype
-    torch.testing.assert_close(value, measure(q, p), rtol=0, atol=0)
+    assert_close(value, measure(q, p), rtol=0, atol=0)
     assert (measure(p, p) == 0).all()
     assert (value > 0).all()
     assert (value <= largest + 1e-8).all()
     corners = torch.eye(3, dtype=dtype)
     disjoint = measure(corners[0], corners[1])
-    torch.testing.assert_close(disjoint, torch.tensor(largest, dtype=dtype))
+    assert_close(disjoint, torch.tensor(largest, dtype=dtype))
 
 
 def test_jensen_shannon_equals_scipy():
@@ -75,7 +77,7 @@ def test_jensen_shannon_equals_scipy():
     q = distributions(200, 9, seed=2)
     scipys_distance = distance.jensenshannon(p, q, axis=-1)
     expected = torch.tensor(scipys_distance**2)
-    torch.testing.assert_close(jensen_shannon(p, q), expected)
+    assert_close(jensen_shannon(p, q), expected)
 
 
 def test_total_variation_is_the_largest_difference_over_all_events():
@@ -85,7 +87,7 @@ def test_total_variation_is_the_largest_difference_over_all_events():
     is_in_event = torch.tensor(events, dtype=torch.float64)
     differences = (p - q) @ is_in_event.T
     largest = differences.amax(-1)
-    torch.testing.assert_close(total_variation(p, q), largest)
+    assert_close(total_variation(p, q), largest)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -101,7 +103,7 @@ def test_tiny_jensen_shannon_keeps_its_digits(dtype):
     total = p.double() + q.double()
     expected = (difference**2 / (4 * total)).sum(-1)
     assert (expected > 0).all()
-    torch.testing.assert_close(jensen_shannon(p, q).double(), expected, rtol=1e-4, atol=0)
+    assert_close(jensen_shannon(p, q).double(), expected, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("padding", [0.0, math.nan])
@@ -113,13 +115,13 @@ def test_padding_changes_neither_value_nor_gradient(measure, dtype, padding):
     mask = pad(torch.ones(40, 6, dtype=torch.bool), (0, 4))
     wide_p = pad(p, (0, 4), value=padding)
     wide_q = pad(q, (0, 4), value=padding)
-    torch.testing.assert_close(measure(wide_p, wide_q, mask), measure(p, q))
+    assert_close(measure(wide_p, wide_q, mask), measure(p, q))
 
     padded = gradients(measure, wide_p, wide_q, mask)
     unpadded = gradients(measure, p, q)
     for padded_gradient, gradient in zip(padded, unpadded, strict=True):
         expected = pad(gradient, (0, 4))
-        torch.testing.assert_close(padded_gradient, expected)
+        assert_close(padded_gradient, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -157,12 +159,12 @@ def test_kullback_leibler_equals_scipy_with_and_without_padding():
     p = distributions(200, 9, seed=1)
     q = distributions(200, 9, seed=2, zeros=0)
     expected = torch.tensor(stats.entropy(p.numpy(), q.numpy(), axis=-1))
-    torch.testing.assert_close(kullback_leibler(p, q), expected)
+    assert_close(kullback_leibler(p, q), expected)
 
     mask = pad(torch.ones(200, 9, dtype=torch.bool), (0, 3))
     wide_p = pad(p, (0, 3), value=math.nan)
     wide_q = pad(q, (0, 3), value=math.nan)
-    torch.testing.assert_close(kullback_leibler(wide_p, wide_q, mask), expected)
+    assert_close(kullback_leibler(wide_p, wide_q, mask), expected)
 
 
 SMALLEST_NORMAL = [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)]
@@ -192,12 +194,12 @@ def test_kullback_leibler_by_hand(dtype):
 def test_entropy_equals_scipy_and_ignores_what_is_masked():
     p = distributions(50, 6)
     expected = torch.tensor(stats.entropy(p.numpy(), axis=-1))
-    torch.testing.assert_close(entropy(p), expected)
+    assert_close(entropy(p), expected)
 
     wide = pad(p, (0, 3), value=math.nan).requires_grad_()
     mask = pad(torch.ones(50, 6, dtype=torch.bool), (0, 3))
     value = entropy(wide, mask)
-    torch.testing.assert_close(value, expected)
+    assert_close(value, expected)
     value.sum().backward()
     assert wide.grad.isfinite().all()
 
@@ -221,8 +223,8 @@ def test_normalised_rows_sum_to_one_over_the_mask():
             [torch.nan, torch.nan, 0.0],
         ]
     )
-    torch.testing.assert_close(normalised(scores, mask), expected, equal_nan=True)
-    torch.testing.assert_close(normalised(scores[0]), scores[0] / 13)
+    assert_close(normalised(scores, mask), expected, equal_nan=True)
+    assert_close(normalised(scores[0]), scores[0] / 13)
 
 
 CORRELATIONS = [kendall_tau, spearman]
@@ -244,7 +246,7 @@ def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype)
 
     tau, p = kendall_tau_test(a, b, mask)
     rho = spearman(a, b, mask)
-    torch.testing.assert_close(tau, kendall_tau(a, b, mask), rtol=0, atol=0, equal_nan=True)
+    assert_close(tau, kendall_tau(a, b, mask), rtol=0, atol=0, equal_nan=True)
     assert tau.dtype == p.dtype == rho.dtype == dtype
     for row in range(300):
         x = a[row, mask[row]].numpy()
@@ -255,7 +257,7 @@ def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype)
             continue
         kendall = stats.kendalltau(x, y)
         expected = [kendall.statistic, kendall.pvalue, stats.spearmanr(x, y).statistic]
-        np.testing.assert_allclose(measured, expected, rtol=1e-5, atol=1e-6)
+        assert_allclose(measured, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("measure", CORRELATIONS)
@@ -303,8 +305,8 @@ def test_the_p_value_is_that_of_scipy_on_either_side_of_its_exact_lengths(length
     tau, p = kendall_tau_test(a, b)
     for x, y, statistic, value in zip(a, b, tau, p, strict=True):
         expected = stats.kendalltau(x, y)
-        np.testing.assert_allclose(statistic, expected.statistic, rtol=1e-9)
-        np.testing.assert_allclose(value, expected.pvalue, rtol=1e-9)
+        assert_allclose(statistic, expected.statistic, rtol=1e-9)
+        assert_allclose(value, expected.pvalue, rtol=1e-9)
 
 
 def inversions(first, second):
@@ -375,11 +377,11 @@ def test_top_tau_equals_the_four_cases_written_out(k, n):
 def test_top_tau_of_equal_rows_is_1_and_padding_changes_nothing(k, n):
     a, b = random_pair(n)
     mask = torch.ones(40, n).bool()
-    torch.testing.assert_close(top_tau(a, a, k, mask), torch.ones(40).double())
+    assert_close(top_tau(a, a, k, mask), torch.ones(40).double())
     wide_a = pad(a, (0, 3), value=9.0)
     wide_b = pad(b, (0, 3), value=9.0)
     padded = top_tau(wide_a, wide_b, k, pad(mask, (0, 3)))
-    torch.testing.assert_close(padded, top_tau(a, b, k, mask))
+    assert_close(padded, top_tau(a, b, k, mask))
 
 
 def test_no_two_lists_are_farther_apart_than_the_bound():
@@ -467,7 +469,7 @@ def test_rows_are_independent_and_leading_axes_broadcast(measure):
     assert values.shape == (3, 4)
     for i, j in product(range(3), range(4)):
         expected = measure(a[i, j], b[j])
-        torch.testing.assert_close(values[i, j], expected)
+        assert_close(values[i, j], expected)
 
 
 def test_rows_of_different_length_are_refused():

@@ -12,6 +12,7 @@ import scipy
 import torch
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
+from torch.testing import assert_close
 from torchmetrics import MetricCollection
 
 from attnprobe.core.errors import UserError
@@ -70,10 +71,10 @@ def test_batches_add_up_to_all_at_once(metric):
     each = metric(reduction="none")
     for p, q, mask in batches():
         of_batch = expected(metric, p, q, mask)
-        torch.testing.assert_close(mean(p, q, mask=mask), of_batch.nanmean())
-        torch.testing.assert_close(each(p, q, mask=mask), of_batch, equal_nan=True)
-    torch.testing.assert_close(mean.compute(), all_expected(metric).nanmean())
-    torch.testing.assert_close(each.compute(), all_expected(metric), equal_nan=True)
+        assert_close(mean(p, q, mask=mask), of_batch.nanmean())
+        assert_close(each(p, q, mask=mask), of_batch, equal_nan=True)
+    assert_close(mean.compute(), all_expected(metric).nanmean())
+    assert_close(each.compute(), all_expected(metric), equal_nan=True)
     assert int(mean.undefined) == int(all_expected(metric).isnan().sum())
     assert mean.compute() is mean.compute()  # computed once
 
@@ -154,7 +155,7 @@ def test_several_metrics_share_a_collection():
     assert set(collection.compute()) == {"JensenShannon", "TotalVariation", "KendallTau"}
     for metric in METRICS:
         value = collection.compute()[metric.__name__]
-        torch.testing.assert_close(value, all_expected(metric).nanmean())
+        assert_close(value, all_expected(metric).nanmean())
 
 
 def test_no_defined_row_has_no_mean():
@@ -184,11 +185,11 @@ def in_process(rank, place, processes):
             each.update(p, q, mask)
             both = batches()[number * processes : (number + 1) * processes]
             of_both = torch.cat([expected(metric, *batch) for batch in both])
-            torch.testing.assert_close(of_step(p, q, mask), of_both.nanmean())
-        torch.testing.assert_close(mean.compute(), all_expected(metric).nanmean())
+            assert_close(of_step(p, q, mask), of_both.nanmean())
+        assert_close(mean.compute(), all_expected(metric).nanmean())
         order = [*range(0, BATCHES, processes), *range(1, BATCHES, processes)]
         rows = all_expected(metric).reshape(BATCHES, ROWS)[order].flatten()
-        torch.testing.assert_close(each.compute(), rows, equal_nan=True)
+        assert_close(each.compute(), rows, equal_nan=True)
         assert int(mean.rows) < BATCHES * ROWS  # after the sum, its own rows again
     distributed.destroy_process_group()
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.readout import Readout
@@ -131,8 +132,8 @@ def assert_same_alone(classifier: Model, batch: Batch) -> None:
         text = rows_of(batch, [row])
         single = classifier(text)
         weights = outputs.attention[row, : text.ids.shape[1]]
-        torch.testing.assert_close(single.logits[0], outputs.logits[row])
-        torch.testing.assert_close(single.attention[0], weights)
+        assert_close(single.logits[0], outputs.logits[row])
+        assert_close(single.attention[0], weights)
 
 
 def undecided(classifier: AttentionClassifier, batch: Batch) -> AttentionClassifier:

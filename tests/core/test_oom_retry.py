@@ -1,8 +1,8 @@
 import json
 
-import pandas as pd
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import Halving, is_out_of_memory
@@ -84,7 +84,7 @@ def whole(tmp_path_factory):
 def check_same_numbers(directory, whole):
     expected = read_results(whole).drop(columns="run_id")
     results = read_results(directory).drop(columns="run_id")
-    pd.testing.assert_frame_equal(expected, results, rtol=1e-6)
+    assert_frame_equal(expected, results, rtol=1e-6)
 
 
 def halved_batches(directory):

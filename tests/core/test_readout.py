@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task, probabilities
 from attnprobe.core.readout import MOST_NUMBERS, Readout
@@ -35,7 +36,7 @@ def test_the_gradient_is_that_of_finite_differences_of_the_decoder(task, questio
         step[:, position] = 1e-6
         difference = (predict(readout.attention + step) - predict(readout.attention - step)) / 2e-6
         expected = torch.where(batch.content[:, position], difference, 0)
-        torch.testing.assert_close(gradient[:, position], expected, atol=1e-8, rtol=0)
+        assert_close(gradient[:, position], expected, atol=1e-8, rtol=0)
     assert gradient.abs().max() > 1e-3
 
 
@@ -45,7 +46,7 @@ def test_unattended_is_what_the_decoder_makes_of_nothing(question):
     nothing = classifier.decoder.decode(
         outputs.hidden, torch.zeros_like(outputs.attention), outputs.query
     )
-    torch.testing.assert_close(readout.unattended, nothing)
+    assert_close(readout.unattended, nothing)
 
 
 def test_a_gradient_that_needs_the_bias_says_so():
@@ -74,6 +75,6 @@ def test_many_attentions_are_decoded_a_few_at_a_time_with_the_same_result():
         decode=decode,
         activations=MOST_NUMBERS // 3,
     )
-    torch.testing.assert_close(small.logits(many), readout.logits(many))
+    assert_close(small.logits(many), readout.logits(many))
     assert seen == [3, 3, 3, 1]
     assert small.logits(many).shape == (2, 5, 3, 3)

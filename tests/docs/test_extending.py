@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from pandas.testing import assert_series_equal
 from scipy import stats
 
 import attnprobe
@@ -211,7 +211,7 @@ def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_pat
         file_values = values[metric]
         probe_values = values[metric.replace("file", "word_length")]
         assert file_values.notna().any(), metric
-        pd.testing.assert_series_equal(file_values, probe_values, check_names=False, obj=metric)
+        assert_series_equal(file_values, probe_values, check_names=False, obj=metric)
     columns = [
         *values.filter(regex="^random_weights_similarity_(file|word_length)$"),
         "tau_word_length_and_file",

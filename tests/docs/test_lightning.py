@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 import attnprobe
 from attnprobe.results.directory import RunDirectory
@@ -95,9 +96,9 @@ def test_script_and_command_leave_the_same_numbers(folder):
     assert set(by_hand.probe) == {"permutation", "erasure", "performance"}
     assert by_hand[by_hand.metric == "accuracy"].value.item() > 0.8
     by_command = numbers(folder / "by_command")
-    pd.testing.assert_frame_equal(by_hand, by_command, check_exact=True)
+    assert_frame_equal(by_hand, by_command, check_exact=True)
     examples = [attnprobe.read_examples(folder / run) for run in ("by_hand", "by_command")]
-    pd.testing.assert_frame_equal(*examples, check_exact=True)
+    assert_frame_equal(*examples, check_exact=True)
 
 
 def test_two_processes_leave_the_files_of_one(folder):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.metrics import f1_score
 
@@ -95,7 +96,7 @@ def test_the_jackknifes_values_of_a_mean_are_the_values():
     values = np.random.default_rng(0).normal(size=30)
     parts = statistics.parts_of(values)[None]
     pseudovalues = statistics.pseudovalues(parts, parts.sum(1), statistics.ratio_of)
-    np.testing.assert_allclose(pseudovalues[0], values)
+    assert_allclose(pseudovalues[0], values)
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_the_jackknifes_values_of_f1_are_those_of_a_loop(decisions):
         without_text = f1_score(label[rest], prediction[rest])
         expected.append(40 * whole - 39 * without_text)
     pseudovalues = statistics.pseudovalues(parts, parts.sum(1), statistics.f1_of)
-    np.testing.assert_allclose(pseudovalues[0], expected)
+    assert_allclose(pseudovalues[0], expected)
 
 
 def test_a_ratio_of_means_agrees_with_fieller():

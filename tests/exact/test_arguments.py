@@ -2,6 +2,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.exact import (
@@ -84,7 +85,7 @@ def test_what_stands_in_the_padding_never_matters(solve):
     broken[:, 0] = torch.inf
     expected = vars(solve(attention, logits, content))
     result = vars(solve(attention, broken, content))
-    torch.testing.assert_close(result, expected, rtol=0, atol=0)
+    assert_close(result, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("solve", SOLVERS)

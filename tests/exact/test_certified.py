@@ -3,7 +3,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy.special import expit
+from torch.testing import assert_close
 
 from attnprobe.exact import certified, farthest_attention
 from attnprobe.exact.certified import Polytope, certified_interval
@@ -68,7 +70,7 @@ def test_no_feasible_vertex_beats_the_upper_bound():
             candidate = same_prediction_on(list(support), weights, margins)
             if (candidate < 0).any():
                 continue
-            torch.testing.assert_close(predict(candidate, margins), prediction)
+            assert_close(predict(candidate, margins), prediction)
             divergence = jensen_shannon(candidate, weights)
             assert divergence <= result.upper_bound[row] + 1e-12
             assert divergence <= result.jsd[row] + 0.05
@@ -94,7 +96,7 @@ def test_two_classes_give_the_two_class_optimum(epsilon):
     exact = farthest_attention(attention, logits, content, epsilon=epsilon)
     farthest, upper_bound = certified_interval(attention, logits, content, epsilon, 40)
     divergence = jensen_shannon(attention, farthest)
-    torch.testing.assert_close(divergence, exact.jsd, rtol=0, atol=1e-9)
+    assert_close(divergence, exact.jsd, rtol=0, atol=1e-9)
     slack = upper_bound - exact.jsd
     assert (slack >= -1e-9).all()
     assert slack.median() < 1e-3
@@ -127,7 +129,7 @@ def test_effort_closes_the_gap(intervals_by_effort):
 def test_no_effort_leaves_the_free_bound(intervals_by_effort):
     attention, _, content = texts(12, 14, 4, seed=3)
     expected = free_bound(attention, content)
-    torch.testing.assert_close(intervals_by_effort[0].upper_bound, expected)
+    assert_close(intervals_by_effort[0].upper_bound, expected)
 
 
 def first_text(classes, *, seed, scale):
@@ -221,7 +223,7 @@ def check_inside(polytope, candidates, extra):
     sides = points @ polytope.rows.T
     *limits, mass = polytope.limits
     assert (sides[:, :-1] <= limits).all()
-    np.testing.assert_allclose(sides[:, -1], mass)
+    assert_allclose(sides[:, -1], mass)
     assert (candidates.numpy() <= polytope.highest() + 1e-12).all()
     low, high = polytope.extra.T
     assert (extra.numpy() >= low).all()

@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.readout import Readout
 from attnprobe.exact import smallest_flipping_set
@@ -53,10 +54,8 @@ def test_single_erasures_equal_the_published_loop(classes, question):
             decode, outputs.hidden[row], readout.attention[row], batch.content[row]
         )
         # the textbook's form of the divergence adds 1e-10 against log 0
-        torch.testing.assert_close(
-            result.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True
-        )
-        torch.testing.assert_close(result.flips[row], flips, equal_nan=True)
+        assert_close(result.divergence[row], divergence, atol=1e-9, rtol=1e-6, equal_nan=True)
+        assert_close(result.flips[row], flips, equal_nan=True)
 
 
 def test_a_weight_of_nearly_one_costs_no_precision():
@@ -76,7 +75,7 @@ def test_a_weight_of_nearly_one_costs_no_precision():
     # without the first: weights 1/3 and 2/3
     after = torch.tensor([0.0, 5 / 3], dtype=torch.float64)
     expected = reference.divergence(before.softmax(-1), after.softmax(-1))
-    torch.testing.assert_close(divergence, expected, atol=1e-9, rtol=0)
+    assert_close(divergence, expected, atol=1e-9, rtol=0)
     assert result.flips[0].tolist() == [1, 0, 0]
 
 
@@ -144,7 +143,7 @@ def test_padding_changes_no_erasure(classifier, readout):
     _, padded = toy_readout(classifier, toy_batch(LENGTHS, padding=7))
     padded_divergence = erase_each(padded).divergence
     text_divergence = padded_divergence[:, : divergence.shape[1]]
-    torch.testing.assert_close(text_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
+    assert_close(text_divergence, divergence, atol=1e-12, rtol=0, equal_nan=True)
     padded_count = erase_in_order(padded, padded.attention).count
     assert torch.equal(padded_count, count)
 
@@ -156,7 +155,7 @@ def test_a_text_alone_is_erased_as_in_its_batch(classifier, readout, row):
     with_markers = LENGTHS[row] + 2
     expected = erase_each(readout).divergence[row, :with_markers]
     [divergence] = erase_each(single).divergence
-    torch.testing.assert_close(divergence, expected, atol=1e-12, rtol=0, equal_nan=True)
+    assert_close(divergence, expected, atol=1e-12, rtol=0, equal_nan=True)
 
     batch_count = erase_in_order(readout, readout.attention).count
     [count] = erase_in_order(single, single.attention).count
@@ -194,14 +193,14 @@ def test_any_decoder_gives_the_same_as_a_linear_one_in_order(sign):
     result = erase_in_order(general, sign * linear.attention)
     assert (expected.count > 0).any()
     assert result.count.equal(expected.count)
-    torch.testing.assert_close(result.mass, expected.mass, equal_nan=True)
+    assert_close(result.mass, expected.mass, equal_nan=True)
 
 
 def test_any_decoder_gives_the_same_as_a_linear_one_for_single_erasures():
     expected = erase_each(random_readout(80, 9, 3))
     result = erase_each(random_readout(80, 9, 3, linear=False))
-    torch.testing.assert_close(result.divergence, expected.divergence, equal_nan=True)
-    torch.testing.assert_close(result.flips, expected.flips, equal_nan=True)
+    assert_close(result.divergence, expected.divergence, equal_nan=True)
+    assert_close(result.flips, expected.flips, equal_nan=True)
 
 
 def test_the_best_order_for_two_classes_is_the_optimum():
@@ -218,7 +217,7 @@ def test_the_best_order_for_two_classes_is_the_optimum():
     best = smallest_flipping_set(attention, readout.position_logits, readout.content)
     best_weights = torch.where(best.members, attention, 0)
     assert result.count.equal(best.size)
-    torch.testing.assert_close(result.mass.nan_to_num(), best_weights.sum(-1))
+    assert_close(result.mass.nan_to_num(), best_weights.sum(-1))
 
 
 @pytest.mark.parametrize("linear", [True, False])

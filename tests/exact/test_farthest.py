@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch.nn.functional import pad
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.exact import farthest, farthest_attention
@@ -64,9 +65,9 @@ def check_claims(result, attention, logits, content, epsilon, *, exclusive=True)
     assert farthest.dtype == torch.float64
     assert (farthest >= 0).all()
     unit_sum = torch.ones(len(attention), dtype=torch.float64)
-    torch.testing.assert_close(farthest.sum(-1), unit_sum, rtol=0, atol=1e-12)
+    assert_close(farthest.sum(-1), unit_sum, rtol=0, atol=1e-12)
     fixed = ~content
-    torch.testing.assert_close(farthest[fixed], attention[fixed], rtol=0, atol=1e-7)
+    assert_close(farthest[fixed], attention[fixed], rtol=0, atol=1e-7)
 
     before = torch.einsum("bt,btc->bc", attention, logits)
     after = torch.einsum("bt,btc->bc", farthest, logits)
@@ -75,11 +76,11 @@ def check_claims(result, attention, logits, content, epsilon, *, exclusive=True)
     else:
         change = after.sigmoid() - before.sigmoid()
         tvd = change.abs().mean(-1)
-    torch.testing.assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
+    assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
     assert (result.tvd <= max(epsilon, 2e-12)).all()
 
     jsd = jensen_shannon(attention, farthest)
-    torch.testing.assert_close(result.jsd, jsd, rtol=0, atol=1e-6)
+    assert_close(result.jsd, jsd, rtol=0, atol=1e-6)
     assert (result.jsd >= 0).all()
     assert (result.upper_bound >= result.jsd).all()
     assert (result.upper_bound <= free_bound(attention, content) + 1e-6).all()
@@ -246,7 +247,7 @@ def assert_same_numbers(result, expected, rows=slice(None)):
     for name in ("jsd", "tvd", "upper_bound", "is_exact"):
         value = getattr(result, name)
         expected_value = getattr(expected, name)[rows]
-        torch.testing.assert_close(value, expected_value, rtol=0, atol=1e-12)
+        assert_close(value, expected_value, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -258,7 +259,7 @@ def test_padding_changes_nothing(classes):
     assert_same_numbers(padded, expected)
     text = padded.attention[:, :12]
     padding = padded.attention[:, 12:]
-    torch.testing.assert_close(text, expected.attention, rtol=0, atol=1e-11)
+    assert_close(text, expected.attention, rtol=0, atol=1e-11)
     assert (padding == 0).all()
 
 
@@ -305,7 +306,7 @@ def test_shortcuts_and_slices_lose_nothing(monkeypatch, few_pairs, pairs_at_once
     monkeypatch.setattr(farthest, "PAIRS_AT_ONCE", pairs_at_once)
     monkeypatch.setattr(farthest, "SEEDS", 1)  # a poor first pair: the rest has to find the optimum
     result = farthest_attention(*arguments, epsilon=0.01)
-    torch.testing.assert_close(result.jsd, expected.jsd, rtol=0, atol=1e-11)
+    assert_close(result.jsd, expected.jsd, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

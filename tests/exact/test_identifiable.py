@@ -3,7 +3,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch.nn.functional import pad
+from torch.testing import assert_close
 
 from attnprobe import UserError
 from attnprobe.exact import linear_programme, weight_ranges
@@ -50,8 +52,8 @@ def drawn(rows, seq, dim, *, seed, zeros=0):
 
 def assert_ranges(ranges, low, high, near):
     """The lowest and the highest weight of each position are these, up to `near`."""
-    np.testing.assert_allclose(ranges.low, low, atol=near, rtol=0)
-    np.testing.assert_allclose(ranges.high, high, atol=near, rtol=0)
+    assert_allclose(ranges.low, low, atol=near, rtol=0)
+    assert_allclose(ranges.high, high, atol=near, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +192,8 @@ def test_padding_changes_nothing():
     )
     low, low_of_padding = padded.low.split([5, 2])
     high, high_of_padding = padded.high.split([5, 2])
-    torch.testing.assert_close(low, expected.low, atol=1e-9, rtol=0)
-    torch.testing.assert_close(high, expected.high, atol=1e-9, rtol=0)
+    assert_close(low, expected.low, atol=1e-9, rtol=0)
+    assert_close(high, expected.high, atol=1e-9, rtol=0)
     assert (low_of_padding == 0).all()
     assert (high_of_padding == 0).all()
 
@@ -208,8 +210,8 @@ def test_positions_that_are_not_asked_for_have_no_range_and_change_nothing():
     for position in (1, 3):
         low = ranges.low[position]
         high = ranges.high[position]
-        torch.testing.assert_close(low, expected.low[position], atol=1e-9, rtol=0)
-        torch.testing.assert_close(high, expected.high[position], atol=1e-9, rtol=0)
+        assert_close(low, expected.low[position], atol=1e-9, rtol=0)
+        assert_close(high, expected.high[position], atol=1e-9, rtol=0)
     padding = 6
     assert ranges.low[padding] == ranges.high[padding] == 0
     not_asked_for = [0, 2, 4, 5]
@@ -223,8 +225,8 @@ def test_neither_scale_nor_what_all_values_share_matters(scale):
     plain = weight_ranges(attention, values)
     moved = weight_ranges(attention, scale * (values + 50))
     assert moved.freedom == plain.freedom == 10 - 2 - 2
-    torch.testing.assert_close(moved.low, plain.low, atol=1e-7, rtol=0)
-    torch.testing.assert_close(moved.high, plain.high, atol=1e-7, rtol=0)
+    assert_close(moved.low, plain.low, atol=1e-7, rtol=0)
+    assert_close(moved.high, plain.high, atol=1e-7, rtol=0)
 
 
 THIRDS = torch.full((2, 3), 1 / 3)

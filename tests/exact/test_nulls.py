@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.randomness import Draws
 from attnprobe.exact.nulls import (
@@ -48,7 +49,7 @@ def random_weights():
 
 def test_random_weights_sum_to_one_over_the_content(random_weights):
     total = random_weights.sum(-1)
-    torch.testing.assert_close(total, torch.ones_like(total))
+    assert_close(total, torch.ones_like(total))
     assert (random_weights[..., [0, 5, 6]] == 0).all()
 
 
@@ -58,7 +59,7 @@ def test_random_weights_are_as_spread_out_as_the_texts_own(random_weights):
     log_weights = random_weights[:, 0, 1:5].log()
     variance = log_weights.var(-1).mean()
     text_variance = WEIGHTS.log().var(correction=0)
-    torch.testing.assert_close(variance, text_variance, rtol=0.05, atol=0)
+    assert_close(variance, text_variance, rtol=0.05, atol=0)
 
 
 def test_level_positions_share_the_top():
@@ -105,8 +106,8 @@ def check_text_alone(row, null, *noises):
     text_noises = [noise[:, [row]] for noise in noises]
     single = null(attention, content, *text_noises)
 
-    torch.testing.assert_close(batch.attention[:, [row]], single.attention)
-    torch.testing.assert_close(batch.top[:, [row]], single.top)
+    assert_close(batch.attention[:, [row]], single.attention)
+    assert_close(batch.top[:, [row]], single.top)
 
 
 @pytest.mark.parametrize("row", [0, 1])
@@ -123,7 +124,7 @@ def test_each_text_of_a_batch_has_its_own_permutation(row, noise):
 def test_equal_weights_stay_equal(noise):
     drawn = random_like(TWO_ATTENTIONS, TWO_CONTENTS, noise)
     weights = drawn.attention[:, 1, 1:3]
-    torch.testing.assert_close(weights, torch.full_like(weights, 0.5))
+    assert_close(weights, torch.full_like(weights, 0.5))
 
 
 def erased_by_hand(readout, weights, row, item):

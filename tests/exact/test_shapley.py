@@ -3,7 +3,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch.nn.functional import pad
+from torch.testing import assert_close
 
 from attnprobe import UserError
 from attnprobe.exact import attention_shapley
@@ -74,7 +76,7 @@ def values_of(weights, payoffs):
 
 def assert_equal_values(values, expected):
     """The same up to the rounding of payoffs of about 5."""
-    np.testing.assert_allclose(values, expected, atol=1e-13, rtol=0)
+    assert_allclose(values, expected, atol=1e-13, rtol=0)
 
 
 def enumerated(weights, payoffs):
@@ -238,7 +240,7 @@ def test_positions_that_play_the_same_part_get_the_same():
     payoffs[7] = payoffs[3]
     weights /= weights.sum()
     values = values_of(weights, payoffs)
-    torch.testing.assert_close(values[7], values[3], atol=1e-14, rtol=0)
+    assert_close(values[7], values[3], atol=1e-14, rtol=0)
 
 
 def test_a_position_without_weight_changes_nothing():

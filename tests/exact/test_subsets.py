@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 from attnprobe import UserError
 from attnprobe.exact import (
@@ -82,7 +84,7 @@ def test_shapley_values_are_the_mean_over_all_orders(words):
                 gains[word] += table[prefix] - table[before]
                 before = prefix
         orders = math.factorial(words)
-        np.testing.assert_allclose(ours[row], gains / orders, atol=1e-12)
+        assert_allclose(ours[row], gains / orders, atol=1e-12)
         whole_gain = table[-1] - table[0]
         total = ours[row].sum().item()
         assert total == pytest.approx(whole_gain, abs=1e-12)
@@ -92,14 +94,14 @@ def test_shapley_values_are_the_mean_over_all_orders(words):
 def test_values_of_words_removed_and_of_words_kept_are_the_same(values_of):
     value = tables(3, 5, seed=0)
     drop = value[:, -1:] - complement(value)
-    torch.testing.assert_close(values_of(drop), values_of(value), atol=1e-12, rtol=0)
+    assert_close(values_of(drop), values_of(value), atol=1e-12, rtol=0)
 
 
 def test_interactions_of_words_removed_are_those_of_words_kept_with_the_other_sign():
     value = tables(3, 5, seed=0)
     drop = value[:, -1:] - complement(value)
     expected = -shapley_interactions(value)
-    torch.testing.assert_close(shapley_interactions(drop), expected, atol=1e-12, rtol=0)
+    assert_close(shapley_interactions(drop), expected, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("word", range(4))
@@ -123,7 +125,7 @@ def test_interactions_follow_their_definition(words):
     for i, j in itertools.permutations(range(words), 2):
         expected[i, j] = interaction(table, words, i, j)
     [interactions] = shapley_interactions(value)
-    np.testing.assert_allclose(interactions, expected, atol=1e-12, rtol=0)
+    assert_allclose(interactions, expected, atol=1e-12, rtol=0)
 
 
 def interaction(table, words, i, j):

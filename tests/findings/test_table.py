@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pandas.testing import assert_frame_equal
 
 from attnprobe.__main__ import carried_out
 from attnprobe.cli.conditions import names_in
@@ -78,7 +79,7 @@ def test_the_table_has_its_columns_and_each_claim_once(card):
 def test_a_table_that_is_read_back_is_what_was_decided(card):
     table = Findings((card,)).table()
     findings = Findings.of_table(table)
-    pd.testing.assert_frame_equal(findings.table(), table)
+    assert_frame_equal(findings.table(), table)
     assert [type(line.verdict) for line in findings.judgements] == [Verdict] * len(table)
 
 
@@ -191,7 +192,7 @@ def times(decisions, tmp_path):
     def count(runs, folder=tmp_path / "stored", **settings):
         before = len(decisions)
         kept = stored.kept_findings(runs, folder, **settings).table()
-        pd.testing.assert_frame_equal(kept, findings(runs), check_dtype=False)
+        assert_frame_equal(kept, findings(runs), check_dtype=False)
         return len(decisions) - before
 
     return count
@@ -281,4 +282,4 @@ def test_seeds_are_one_group_and_another_model_is_another(make_run, tmp_path):
 
 def test_runs_that_were_read_and_their_places_have_the_same_findings(make_run, tmp_path):
     make_run("a")
-    pd.testing.assert_frame_equal(findings(read_runs(tmp_path)), findings(tmp_path))
+    assert_frame_equal(findings(read_runs(tmp_path)), findings(tmp_path))

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe import audit_tensors, read_results
 from attnprobe.exact import shapley_values
@@ -57,11 +58,11 @@ def test_scores_are_the_shapley_values_of_erasing_and_renormalising(classes, tar
         game = explained_game(value, subject.outputs.logits[row], target)
         content = subject.outputs.content[row]
         expected = shapley_values(game[None])[0]
-        torch.testing.assert_close(scores[row, content], expected, atol=1e-12, rtol=0)
+        assert_close(scores[row, content], expected, atol=1e-12, rtol=0)
         assert (scores[row, ~content] == 0).all()
         # efficiency: the whole text's value
-        torch.testing.assert_close(total[row], game[-1], atol=1e-12, rtol=0)
-        torch.testing.assert_close(scores[row].sum(), total[row], atol=1e-12, rtol=0)
+        assert_close(total[row], game[-1], atol=1e-12, rtol=0)
+        assert_close(scores[row].sum(), total[row], atol=1e-12, rtol=0)
 
 
 def test_it_is_undefined_where_the_decoder_is_not_linear():

@@ -4,6 +4,7 @@ weights held, and are known by hand where the layers pass everything on."""
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from attnprobe.importance.base import Subject
 from attnprobe.importance.layers import parts_of_logits, shared
@@ -59,11 +60,11 @@ def test_parts_add_up_to_the_logits(family):
     linearised = examined.classifier.linearised(examined.batch)
     for text in range(len(TEXTS)):
         parts = parts_of_logits(linearised, text)
-        torch.testing.assert_close(parts.sum(0), logits[text], atol=1e-9, rtol=0)
+        assert_close(parts.sum(0), logits[text], atol=1e-9, rtol=0)
 
     score_sum = examined.scores("decompx").sum(-1)
     total = examined.importance("decompx").total(examined)
-    torch.testing.assert_close(score_sum, total, atol=1e-9, rtol=0)
+    assert_close(score_sum, total, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("family", cases(DEFINED))
@@ -136,7 +137,7 @@ def test_without_biases_they_are_those_of_the_network_differentiated_with_its_we
         for label in range(2):
             (gradient,) = torch.autograd.grad(logits[label], start, retain_graph=True)
             expected = (gradient * start).sum(-1).detach()
-            torch.testing.assert_close(parts[:, label], expected, atol=1e-10, rtol=0)
+            assert_close(parts[:, label], expected, atol=1e-10, rtol=0)
 
 
 def test_by_hand_where_the_layers_pass_everything_on():
@@ -157,7 +158,7 @@ def test_by_hand_where_the_layers_pass_everything_on():
     parts = outputs.attention * position_logit
     sign = 2 * outputs.logits.argmax(-1, keepdim=True) - 1
     expected = (sign * parts).detach()
-    torch.testing.assert_close(examined.scores("decompx"), expected, atol=1e-12, rtol=0)
+    assert_close(examined.scores("decompx"), expected, atol=1e-12, rtol=0)
 
 
 VECTORS = torch.tensor(
@@ -179,7 +180,7 @@ def test_a_bias_goes_where_the_vectors_point():
             [0.0, 0.0],
         ]
     )
-    torch.testing.assert_close(shared(VECTORS, bias) - VECTORS, expected)
+    assert_close(shared(VECTORS, bias) - VECTORS, expected)
 
 
 def test_no_bias_changes_no_vector():
@@ -189,4 +190,4 @@ def test_no_bias_changes_no_vector():
 def test_vectors_of_no_length_share_a_bias_evenly():
     bias = torch.tensor([2.0, 0.0])
     thirds = torch.tensor([[2 / 3, 0.0]] * 3)
-    torch.testing.assert_close(shared(torch.zeros(3, 2), bias), thirds)
+    assert_close(shared(torch.zeros(3, 2), bias), thirds)

@@ -2,6 +2,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task, probabilities
 from attnprobe.importance.gradients import gradients
@@ -42,7 +43,7 @@ def test_gradient_times_word_vector_by_finite_differences(encoder, held):
             above = number(classifier, batch, longer, row, 1, attention)
             below = number(classifier, batch, shorter, row, 1, attention)
         slope = (above - below) / (2 * step)
-        torch.testing.assert_close(scores[row, position], slope.abs(), atol=1e-9, rtol=1e-5)
+        assert_close(scores[row, position], slope.abs(), atol=1e-9, rtol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -54,7 +55,7 @@ def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
     position_logit = outputs.hidden @ weight
     expected = p * (1 - p) * outputs.attention * position_logit
     scores = gradients(classifier, batch).hidden
-    torch.testing.assert_close(scores, expected.abs().detach())
+    assert_close(scores, expected.abs().detach())
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -64,10 +65,10 @@ def test_padding_changes_no_number(encoder):
     padded_kinds = gradients(classifier, padded)
     for name, expected in vars(gradients(classifier, batch)).items():
         scores = getattr(padded_kinds, name)[:, :11]
-        torch.testing.assert_close(scores, expected, atol=1e-12, rtol=1e-9)
+        assert_close(scores, expected, atol=1e-12, rtol=1e-9)
     gradient = classifier.readout(batch, outputs).gradient()
     padded_gradient = classifier.readout(padded, padded_outputs).gradient()
-    torch.testing.assert_close(padded_gradient[:, :11], gradient)
+    assert_close(padded_gradient[:, :11], gradient)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -78,7 +79,7 @@ def test_a_text_alone_has_the_numbers_that_it_has_in_its_batch(encoder):
         single_kinds = gradients(classifier, rows_of(batch, [row]))
         for name, [scores] in vars(single_kinds).items():
             expected = getattr(batch_kinds, name)[row, : len(scores)]
-            torch.testing.assert_close(scores, expected, atol=1e-12, rtol=1e-9)
+            assert_close(scores, expected, atol=1e-12, rtol=1e-9)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_works_in_float32_where_gradients_are_off(without_gradients):
     classifier, batch, _ = subject()
     with torch.enable_grad():
         expected = gradients(classifier, batch).embedding
-    torch.testing.assert_close(kinds.embedding.double(), expected, atol=1e-6, rtol=1e-4)
+    assert_close(kinds.embedding.double(), expected, atol=1e-6, rtol=1e-4)
 
 
 def test_no_parameter_is_touched(without_gradients):
@@ -118,7 +119,7 @@ def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
     stored_by_the_paper = gradient.sum(-1).abs()
     tau = kendall_tau(stored_by_the_paper, outputs.attention, batch.content)
     of_several_words = tau[[0, 2, 3]]
-    torch.testing.assert_close(of_several_words, torch.ones(3).double())
+    assert_close(of_several_words, torch.ones(3).double())
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_more_outputs_are_summed_in_absolute_value(classes, task):
         product = (gradient * vectors).detach().sum(-1)
         expected += product[row, content].abs()
     scores = gradients(classifier, batch).embedding
-    torch.testing.assert_close(scores[row, content], expected)
+    assert_close(scores[row, content], expected)
 
 
 def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
@@ -156,4 +157,4 @@ def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
         (gradient,) = torch.autograd.grad(probability, vectors)
         product = (gradient * vectors).detach().sum(-1)
         expected = torch.where(batch.content[row], product[row].abs(), 0)
-        torch.testing.assert_close(scores[row], expected)
+        assert_close(scores[row], expected)

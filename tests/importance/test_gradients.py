@@ -4,6 +4,7 @@ import torch
 from captum.attr import GradientShap as CaptumGradientShap
 from captum.attr import InputXGradient, Saliency
 from captum.attr import IntegratedGradients as Direct
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
@@ -38,7 +39,7 @@ def test_gradient_input_is_captums_direct_call(logits_of_vectors):
     target = subject.outputs.logits.argmax(-1)
     products = InputXGradient(logits).attribute(inputs, target=target).detach()
     expected = products.sum(-1) * subject.batch.content
-    torch.testing.assert_close(subject.scores("gradient_input"), expected)
+    assert_close(subject.scores("gradient_input"), expected)
 
 
 def test_saliency_is_the_length_of_captums_slopes(logits_of_vectors):
@@ -46,14 +47,14 @@ def test_saliency_is_the_length_of_captums_slopes(logits_of_vectors):
     target = subject.outputs.logits.argmax(-1)
     slopes = Saliency(logits).attribute(inputs, target=target, abs=False).detach()
     expected = slopes.norm(dim=-1) * subject.batch.content
-    torch.testing.assert_close(subject.scores("saliency"), expected)
+    assert_close(subject.scores("saliency"), expected)
 
 
 def test_gradient_attention_is_weight_times_gradient():
     """The gradient itself by finite differences: tests/core/test_readout.py."""
     subject = contextual_subject()
     expected = subject.readout.gradient() * subject.readout.attention
-    torch.testing.assert_close(subject.scores("gradient_attention"), expected)
+    assert_close(subject.scores("gradient_attention"), expected)
 
 
 def test_grad_cam_is_the_weighted_sum_of_the_states_text_by_text():
@@ -69,13 +70,13 @@ def test_grad_cam_is_the_weighted_sum_of_the_states_text_by_text():
         weight = gradient[0, content].mean(0)
         states = outputs.hidden[0, content].detach()
         expected = (states @ weight).relu()
-        torch.testing.assert_close(scores[row, content], expected)
+        assert_close(scores[row, content], expected)
 
 
 def test_without_noise_to_speak_of_it_is_gradient_times_input():
     subject = contextual_subject(importances={"smooth_grad": SmoothGrad(noise=1e-9)})
     expected = subject.scores("gradient_input")
-    torch.testing.assert_close(subject.scores("smooth_grad"), expected, rtol=1e-5, atol=1e-6)
+    assert_close(subject.scores("smooth_grad"), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_the_target_is_a_setting(target, first, second):
     importance = IntegratedGradients(target=target)
     subject = additive_subject(importances={"integrated_gradients": importance})
     expected = words_shares(subject, first=first, second=second)
-    torch.testing.assert_close(subject.scores("integrated_gradients"), expected)
+    assert_close(subject.scores("integrated_gradients"), expected)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_against_the_mean_of_the_text_the_scores_are_centred(target, first, seco
     mean = shares.sum(-1, keepdim=True) / words
     expected = torch.where(content, shares - mean, 0)
     scores = IntegratedGradients(target=target, baseline="mean").scores(subject)
-    torch.testing.assert_close(scores, expected)
+    assert_close(scores, expected)
 
 
 def test_an_unknown_class_is_refused_with_the_nearest_name():
@@ -146,7 +147,7 @@ def test_integrated_gradients_are_captums_by_another_quadrature():
             target=predicted[[row]],
             n_steps=256,
         )
-        torch.testing.assert_close(scores[row], parts.sum(-1), atol=1e-8, rtol=0)
+        assert_close(scores[row], parts.sum(-1), atol=1e-8, rtol=0)
 
 
 def largest_gap(**settings):
@@ -189,7 +190,7 @@ def test_gradient_shap_is_captums_own_on_the_same_draws():
             stdevs=spread,
         )
     expected = parts.sum(-1).detach()
-    torch.testing.assert_close(
+    assert_close(
         scores[subject.batch.content[0]],
         expected[text.batch.content[0]],
     )
@@ -198,7 +199,7 @@ def test_gradient_shap_is_captums_own_on_the_same_draws():
 @pytest.mark.parametrize("name", ["gradient_input", "integrated_gradients", "gradient_shap"])
 def test_on_an_additive_model_it_is_what_each_word_adds(name):
     subject = additive_subject()
-    torch.testing.assert_close(subject.scores(name), words_shares(subject), rtol=1e-6, atol=1e-6)
+    assert_close(subject.scores(name), words_shares(subject), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["smooth_grad", "gradient_shap"])
@@ -225,13 +226,13 @@ def test_deep_lift_of_a_linear_model_is_weight_times_difference(additive):
     expected = (weight * difference).sum(-1).double()
     scores = DeepLift().scores(additive)
     content = additive.batch.content
-    torch.testing.assert_close(scores[content], expected[content])
+    assert_close(scores[content], expected[content])
 
 
 def test_deep_lift_of_a_linear_model_adds_up_without_a_gap(additive):
     importance = DeepLift()
     score_sum = importance.scores(additive).sum(-1)
-    torch.testing.assert_close(score_sum, importance.total(additive), atol=1e-6, rtol=1e-6)
+    assert_close(score_sum, importance.total(additive), atol=1e-6, rtol=1e-6)
     (gap,) = importance.notes(additive)
     assert gap.value == 0.0
 
@@ -241,7 +242,7 @@ def test_padding_changes_no_score_of_deep_lift(additive):
     scores = DeepLift().scores(additive)
     padded_scores = DeepLift().scores(additive_subject(padding=3))
     unpadded_scores = padded_scores[:, : content.shape[1]]
-    torch.testing.assert_close(unpadded_scores[content], scores[content])
+    assert_close(unpadded_scores[content], scores[content])
 
 
 def test_deep_lift_from_the_mean_word_says_nothing_of_a_text_of_one_word(additive):

@@ -4,6 +4,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy.spatial.distance import cosine
 
 from attnprobe.core.errors import UserError
@@ -28,7 +29,7 @@ def test_rollout_of_the_librarys_own_attentions(bert, librarys_bert):
         for shares in mean_attentions(librarys_bert, ids):
             followed = shares @ followed
         expected = words_of(followed[0], bert.batch, row)
-        np.testing.assert_allclose(scores[row], expected, atol=1e-6)
+        assert_allclose(scores[row], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
         shares = distances / distances.sum(1, keepdims=True)
         followed = shares @ followed
     expected = words_of(followed[0], bert.batch, row)
-    np.testing.assert_allclose(scores[row], expected, atol=1e-4)
+    assert_allclose(scores[row], expected, atol=1e-4)
 
 
 def nearness(vector, state):
@@ -144,4 +145,4 @@ def test_equals_plain_loops_over_the_librarys_modules(
         ids = inputs_of(bert.batch, row)
         followed = followed_by_hand(librarys_bert, ids, strength, **settings)
         expected = words_of(followed, bert.batch, row)
-        np.testing.assert_allclose(scores[row], expected, atol=1e-5)
+        assert_allclose(scores[row], expected, atol=1e-5)

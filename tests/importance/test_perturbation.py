@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from sklearn.linear_model import Ridge
+from torch.testing import assert_close
 
 from attnprobe.exact.subsets import shapley_values
 from attnprobe.importance.attribution import Explained
@@ -37,7 +39,7 @@ def test_occlusion_a_loop_over_the_windows(window):
             drop_sum[covered] += whole - explained(occluded, text).item()
             windows[covered] += 1
         expected = drop_sum / windows
-        torch.testing.assert_close(scores[row, content], expected, rtol=1e-5, atol=1e-6)
+        assert_close(scores[row, content], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
@@ -65,7 +67,7 @@ def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
     target = keeping(text, torch.tensor(words)).numpy()
     regression = Ridge(alpha=1.0).fit(words, target, weight)
     coefficients = scores[subject.batch.content]
-    np.testing.assert_allclose(coefficients, regression.coef_, rtol=1e-4, atol=1e-6)
+    assert_allclose(coefficients, regression.coef_, rtol=1e-4, atol=1e-6)
 
 
 def test_sufficient_subset_a_greedy_loop():
@@ -103,7 +105,7 @@ def test_sufficient_subset_a_greedy_loop():
 def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
     subject = additive_subject(importances={"lime": Lime(alpha=1e-9)})
     expected = words_shares(subject)
-    torch.testing.assert_close(subject.scores(name), expected, rtol=near, atol=near)
+    assert_close(subject.scores(name), expected, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize(
@@ -144,4 +146,4 @@ def test_the_scores_add_up(importance, near):
     subject = contextual_subject(importances={importance.name: importance})
     score_sum = subject.scores(importance.name).sum(-1)
     total = importance.total(subject)
-    torch.testing.assert_close(score_sum, total, rtol=near, atol=near)
+    assert_close(score_sum, total, rtol=near, atol=near)

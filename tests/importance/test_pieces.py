@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
@@ -59,7 +60,7 @@ def test_deleted_words_are_gone_with_their_pieces(bert):
     predicted = predictions_keeping(bert, keep, "delete")
     shortened = batch_of(bert.classifier, ["the was unable", "long dull of people"])
     expected = predict(bert.classifier, shortened).double()
-    torch.testing.assert_close(predicted, expected, atol=1e-6, rtol=0)
+    assert_close(predicted, expected, atol=1e-6, rtol=0)
 
 
 def test_zeroed_words_have_zero_vectors(bert, librarys_bert):
@@ -73,7 +74,7 @@ def test_zeroed_words_have_zero_vectors(bert, librarys_bert):
     vectors = librarys_bert.get_input_embeddings()(pieces).detach()
     vectors[0, word == place] = 0
     expected = librarys_bert(inputs_embeds=vectors).logits[0].softmax(-1).double()
-    torch.testing.assert_close(predicted, expected, atol=1e-6, rtol=0)
+    assert_close(predicted, expected, atol=1e-6, rtol=0)
 
 
 def test_a_mask_is_refused_where_the_tokenizer_has_none(bert, monkeypatch):
@@ -133,4 +134,4 @@ def test_what_was_read_before_changes_no_prediction(bert, operator):
     predicted = predictions_keeping(subject, keep, operator)
     for number, words in enumerate(keep):
         expected = predictions_keeping(fresh(bert), words, operator)
-        torch.testing.assert_close(predicted[number], expected, atol=1e-6, rtol=0)
+        assert_close(predicted[number], expected, atol=1e-6, rtol=0)

@@ -1,10 +1,10 @@
 import math
 import shutil
 
-import numpy as np
 import pytest
 import torch
 import yaml
+from numpy.testing import assert_allclose
 
 import attnprobe
 from attnprobe import UserError, audit_tensors
@@ -66,7 +66,7 @@ def test_the_examples_hold_the_known_answers(audit):
     for weights, expected in zip(examples["attention"], ATTENTION, strict=True):
         assert weights.tolist() == pytest.approx(expected)
     probability = [1 / (1 + math.e), math.e / (1 + math.e)]
-    np.testing.assert_allclose(examples["probability"][1], probability)
+    assert_allclose(examples["probability"][1], probability)
 
 
 @pytest.mark.parametrize(("text", "flipping"), [(0, [True, False, False]), (1, [False, False])])
@@ -106,7 +106,7 @@ def audit_of_logits(tmp_path_factory):
     ],
 )
 def test_position_logits_say_the_same_as_states_and_decoder(audit, audit_of_logits, probe, metric):
-    np.testing.assert_allclose(
+    assert_allclose(
         values(audit_of_logits.run, probe, metric), values(audit.run, probe, metric), atol=1e-9
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -213,4 +214,4 @@ def test_shares_along_epsilon_are_counted_with_wilsons_interval(epsilon):
 
 
 def test_seeds_are_no_further_texts_along_epsilon():
-    pd.testing.assert_frame_equal(shares_along(along(seeds=3), 0.4), shares_along(along(), 0.4))
+    assert_frame_equal(shares_along(along(seeds=3), 0.4), shares_along(along(), 0.4))

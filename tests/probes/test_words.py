@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pandas.testing import assert_frame_equal
 from scipy import stats
 from torch.testing import assert_close
 
@@ -106,7 +107,7 @@ def test_the_table_goes_beside_the_page():
     results, examples = tables()
     (table,) = word_tables([run_of("a", examples, results)])
     assert table.name == "word_table"
-    pd.testing.assert_frame_equal(table.rows, word_table(results, examples))
+    assert_frame_equal(table.rows, word_table(results, examples))
 
 
 def test_each_of_several_runs_has_a_table():

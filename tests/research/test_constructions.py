@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.evidence.deciding_words import SHARE_METRICS
 from attnprobe.evidence.evidence import Evidence
@@ -329,7 +330,7 @@ def test_a_networks_readout_says_what_the_network_says(encoder, weighted_texts):
     with torch.no_grad():
         outputs = network(batch)
         logits = network.readout(batch, outputs).logits(outputs.attention)
-    torch.testing.assert_close(logits, outputs.logits, atol=1e-9, rtol=0)
+    assert_close(logits, outputs.logits, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("name", [each.name for each in trainable()])

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
 from sklearn import metrics
 
 from attnprobe.core.errors import UserError
@@ -114,7 +115,7 @@ def test_a_cells_number_is_the_mean_over_seeds_with_students_interval(runs, cell
     assert (with_vectors.seeds, without.seeds) == (1, 3)
     assert with_vectors.number[0] == pytest.approx(values["started"])
     ends = scipy.stats.t.interval(0.95, 2, random.mean(), scipy.stats.sem(random))
-    np.testing.assert_allclose(without.number, [random.mean(), *ends])
+    assert_allclose(without.number, [random.mean(), *ends])
 
 
 def test_runs_of_one_seed_are_no_sample_of_seeds(tmp_path):

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy
+from numpy.testing import assert_allclose
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import read_study
@@ -104,11 +105,11 @@ def test_a_number_is_the_ratio_of_sums_in_each_draw():
     number = Grid({("word", CELL, "learned"): parts}).number("word", CELL)
     numerators, denominators = parts.sum((1, 2)).T
     expected = numerators / denominators
-    np.testing.assert_allclose(number, expected)
+    assert_allclose(number, expected)
 
     mean = expected.mean()
     low, high = scipy.stats.t.interval(0.95, 2, mean, scipy.stats.sem(expected))
-    np.testing.assert_allclose(over_draws(number), [mean, low, high])
+    assert_allclose(over_draws(number), [mean, low, high])
 
 
 def test_a_draw_without_the_number_does_not_count():
@@ -421,7 +422,5 @@ def test_equal_weights_cannot_recall_and_their_loss_is_least_at_chance(family, k
     )
     texts = list(itertools.permutations(range(keys)))
     answers = np.eye(keys)[np.array(texts)]  # text, key, class
-    np.testing.assert_allclose(
-        answers.mean(1), 1 / keys
-    )  # what f has to fit, whatever it reads of a text
-    np.testing.assert_allclose(answers.mean(0), 1 / keys)  # what g has to fit
+    assert_allclose(answers.mean(1), 1 / keys)  # what f has to fit, whatever it reads of a text
+    assert_allclose(answers.mean(0), 1 / keys)  # what g has to fit

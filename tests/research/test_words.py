@@ -1,10 +1,10 @@
 """The record, from a training to README: two tiny models for real, the rest by hand."""
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.verdicts import Answer, Verdict
@@ -276,7 +276,7 @@ def test_rows_come_back_from_the_shipped_file_as_they_were(tmp_path):
     table = pq.read_table(path)
     assert table.schema.equals(SCHEMA)
     assert table["rightness"].to_numpy() == pytest.approx([row["rightness"] for row in ROWS])
-    pd.testing.assert_frame_equal(answers_of(table), answers_of(table_of(ROWS)))
+    assert_frame_equal(answers_of(table), answers_of(table_of(ROWS)))
 
 
 def test_a_model_that_is_there_twice_is_refused(tmp_path):

@@ -1,6 +1,7 @@
-import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
+from pandas.testing import assert_frame_equal
 
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
@@ -44,7 +45,7 @@ def test_what_is_read_is_what_the_whole_table_holds(two, metrics, stepped, ids, 
     assert set(from_files["metric"].unique()) == expected
 
     from_memory = numbers_of(whole).rows("adversarial", metrics, stepped=stepped, example_ids=ids)
-    pd.testing.assert_frame_equal(ordered(from_files), ordered(from_memory))
+    assert_frame_equal(ordered(from_files), ordered(from_memory))
 
     rows = whole[(whole["probe"] == "adversarial") & whole["metric"].isin(expected)]
     parts = []
@@ -55,7 +56,7 @@ def test_what_is_read_is_what_the_whole_table_holds(two, metrics, stepped, ids, 
         if ids is not None:
             with_step = with_step[with_step["example_id"].isin(ids)]
         parts.append(with_step)
-    pd.testing.assert_frame_equal(ordered(from_files), ordered(pd.concat(parts)))
+    assert_frame_equal(ordered(from_files), ordered(pd.concat(parts)))
 
 
 def test_both_kinds_know_what_there_is(two):
@@ -80,8 +81,8 @@ def test_several_runs_together_are_those_one_by_one(two):
     single = [Numbers.of([run]) for run in runs]
     merged = Numbers.together(single)
     at_once = Numbers.of(runs)
-    pd.testing.assert_frame_equal(merged.rows("erasure"), read_numbers(two).rows("erasure"))
-    np.testing.assert_array_equal(
+    assert_frame_equal(merged.rows("erasure"), read_numbers(two).rows("erasure"))
+    assert_array_equal(
         merged.rows("adversarial")["value"],
         at_once.rows("adversarial")["value"],
     )
@@ -115,5 +116,5 @@ def test_a_wide_table_is_the_pivot_of_all_rows(make_run, tmp_path, part, example
     expected = expected.sort_values(WIDE, ignore_index=True)
     assert len(expected) == examples
     wide = wide.sort_values(WIDE, ignore_index=True)
-    pd.testing.assert_frame_equal(wide, expected, check_names=False, check_dtype=False)
+    assert_frame_equal(wide, expected, check_names=False, check_dtype=False)
     assert metrics_there(table, "erasure") == set(numbers.metrics("erasure"))

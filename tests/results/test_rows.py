@@ -3,6 +3,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pandas.testing import assert_frame_equal
 
 from attnprobe.results import table as table_module
 from attnprobe.results.directory import COLUMNS, SCHEMA
@@ -86,7 +87,7 @@ def test_a_table_is_sorted_and_written_in_row_groups(tmp_path, row_group):
     for number in range(file.num_row_groups - 1):
         size = file.metadata.row_group(number).num_rows
         assert row_group <= size < 2 * row_group
-    pd.testing.assert_frame_equal(file.read().to_pandas(), expected.to_pandas())
+    assert_frame_equal(file.read().to_pandas(), expected.to_pandas())
 
 
 def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_path, row_group):

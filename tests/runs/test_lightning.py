@@ -15,8 +15,11 @@ import pytest
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
+from numpy.testing import assert_array_equal
+from pandas.testing import assert_frame_equal
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
+from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
 import attnprobe
@@ -164,7 +167,7 @@ def test_a_users_own_trainer_examines_a_pretrained_model_as_the_command_does(tmp
     for probe in ("permutation", "gradient", "swaps", "performance"):
         own = attnprobe.read_results(tmp_path / "own", probe=probe)[MEASURED]
         expected = attnprobe.read_results(command, probe=probe)[MEASURED]
-        pd.testing.assert_frame_equal(own, expected, check_exact=True, check_categorical=False)
+        assert_frame_equal(own, expected, check_exact=True, check_categorical=False)
     # the pieces are cut once, however often it is tested
     trainer(*probes()).test(model, datamodule=data, verbose=False)
 
@@ -181,13 +184,13 @@ def test_a_probes_table_is_a_data_frame_with_the_runs_numbers(command, data):
     expected = attnprobe.read_results(command, probe="permutation")[MEASURED]
     table = permutation.table()
     assert isinstance(table, pd.DataFrame)
-    pd.testing.assert_frame_equal(table, expected, check_categorical=False)
+    assert_frame_equal(table, expected, check_categorical=False)
 
     # another test begins anew, and with the same seed gives the same
     trainer(permutation, gradient).test(
         attnprobe.load_run(command).classifier, datamodule=data, verbose=False
     )
-    pd.testing.assert_frame_equal(permutation.table(), table)
+    assert_frame_equal(permutation.table(), table)
 
 
 def test_a_probe_is_a_callback_and_the_data_are_a_data_module():
@@ -221,7 +224,7 @@ def test_a_limited_test_measures_what_it_saw(settings, command, tmp_path):
     table = permutation.table()
     assert table.example_id.nunique() == 14
     results = attnprobe.read_results(tmp_path / "part", probe="permutation")
-    np.testing.assert_array_equal(results.value, table.value)
+    assert_array_equal(results.value, table.value)
     assert len(attnprobe.read_examples(tmp_path / "part")) == 14
 
 
@@ -247,7 +250,7 @@ def test_determinism_changes_no_number(command, data):
         finally:
             torch.use_deterministic_algorithms(False)
         tables.append(probe.table())
-    pd.testing.assert_frame_equal(*tables)
+    assert_frame_equal(*tables)
 
 
 def test_prediction_leaves_probes_alone(command, data):
@@ -400,9 +403,9 @@ def test_what_the_decoder_is_decides_the_readout():
             other = torch.zeros_like(readout.attention)
             other[0, 2] = 1  # the second word
             own = model.decode(model.encode(text[None]), torch.eye(len(text)).double()[1:2])
-            torch.testing.assert_close(readout.logits(other), own)
+            assert_close(readout.logits(other), own)
             many = other.expand(3, 1, -1)
-            torch.testing.assert_close(readout.logits(many), own.expand(3, 1, -1))
+            assert_close(readout.logits(many), own.expand(3, 1, -1))
 
 
 def test_padding_and_batch_size_change_no_number_of_an_own_module():
@@ -413,7 +416,7 @@ def test_padding_and_batch_size_change_no_number_of_an_own_module():
         trainer(probe, Gradient()).test(model, own_loader(batch_size), verbose=False)
         tables.append(probe.table())
     for table in tables[1:]:
-        pd.testing.assert_frame_equal(table, tables[0], rtol=1e-9, atol=1e-12)
+        assert_frame_equal(table, tables[0], rtol=1e-9, atol=1e-12)
 
 
 def test_importances_that_differentiate_or_remove_words_read_an_own_module():

@@ -2,8 +2,9 @@ from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
 
 import attnprobe
 from attnprobe.core.batch import Task
@@ -39,7 +40,7 @@ def toy_run(**settings):
 
 
 def assert_same_numbers(lists, expected):
-    np.testing.assert_allclose(np.concatenate([*lists]), np.concatenate([*expected]), atol=1e-5)
+    assert_allclose(np.concatenate([*lists]), np.concatenate([*expected]), atol=1e-5)
 
 
 def test_explain_says_of_a_test_text_what_the_run_said(directory):
@@ -55,7 +56,7 @@ def test_explain_says_of_a_test_text_what_the_run_said(directory):
     for probe in ("gradient", "leave_one_out"):
         table = read_results(directory, probe)
         rows = table[table["metric"] == probe].sort_values(["example_id", "step"])
-        np.testing.assert_allclose(np.concatenate([*explained[probe]]), rows["value"], atol=1e-5)
+        assert_allclose(np.concatenate([*explained[probe]]), rows["value"], atol=1e-5)
 
 
 def test_the_flipping_set_flips():
@@ -122,7 +123,7 @@ def test_unknown_words_and_markup():
 def test_explain_leaves_the_classifier_as_it_was():
     loaded = toy_run()
     before = deepcopy(loaded.classifier.state_dict())
-    pd.testing.assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
+    assert_frame_equal(loaded.explain(["a b c d"]), loaded.explain(["a b c d"]))
     after = loaded.classifier.state_dict()
     assert all((before[name] == weight).all() for name, weight in after.items())
     assert all(parameter.grad is None for parameter in loaded.classifier.parameters())

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
 
 from attnprobe.core.errors import UserError
 from attnprobe.probes.permutation import Permutation
@@ -93,8 +95,8 @@ def test_batch_size_changes_no_number(finished, tmp_path):
     directory = run(small_run(tmp_path, *SMALL_ADVERSARY, "data.eval_batch_size=1", probes=BOTH))
     single = read_results(directory)
     batched = read_results(finished)
-    pd.testing.assert_frame_equal(single.drop(columns="value"), batched.drop(columns="value"))
-    np.testing.assert_allclose(single["value"], batched["value"], atol=1e-6)
+    assert_frame_equal(single.drop(columns="value"), batched.drop(columns="value"))
+    assert_allclose(single["value"], batched["value"], atol=1e-6)
 
 
 def test_a_finished_run_is_measured_anew_without_training(finished, tmp_path):

@@ -1,6 +1,6 @@
 import numpy as np
-import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.report.studies.drawing import draw_study
@@ -152,7 +152,7 @@ def test_an_audit_without_the_search_leaves_out_the_adversaries(audit):
     assert list(verdicts(reading)) == AUDIT_CLAIMS[:2]
     table = reading.tables[SEEDS_TABLE]
     both = with_search.tables[f"{SEEDS_TABLE}, and adversaries against single predictions"]
-    pd.testing.assert_frame_equal(table, both[table.columns])  # the seeds' numbers are the same
+    assert_frame_equal(table, both[table.columns])  # the seeds' numbers are the same
     assert "needs the probe adversarial" in reading.notes[-1]
     assert [figure.name for figure in reading.figures] == ["uniform", "seeds"]
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.importance.leave_one_out.changed_states import factored_score
 from attnprobe.importance.leave_one_out.recombine import SoftmaxAccumulator
@@ -17,7 +18,7 @@ def test_a_product_by_convolution_is_the_matrix_product(rows, dtype):
     expected = vectors.double() @ matrix.double()
     product = product_with(matrix)(vectors)
     near = 1e-12 if dtype == torch.float64 else 1e-4
-    torch.testing.assert_close(product, expected.to(dtype), atol=near, rtol=0)
+    assert_close(product, expected.to(dtype), atol=near, rtol=0)
 
 
 class Squared(AdditiveAttention):
@@ -39,7 +40,7 @@ def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question)
     projected_states = torch.nn.functional.linear(states, *layer)
     scores = score(projected_states, query).view(outputs.scores.shape)
     expected = classifier.attention(outputs.hidden, outputs.query)
-    torch.testing.assert_close(scores, expected, atol=1e-12, rtol=0)
+    assert_close(scores, expected, atol=1e-12, rtol=0)
     # an affine layer of its own is narrower than the state
     is_factored = attention == "additive"
     if not question:
@@ -78,4 +79,4 @@ def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(
     first_means = means_under(first_scores, values[:, :cut])
     merged = last_part.means(first_scores.logsumexp(-1), first_means)
     expected = means_under(scores, values)
-    torch.testing.assert_close(merged, expected)
+    assert_close(merged, expected)

@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -27,7 +28,7 @@ def triples():
 
 
 def equal(distance, expected, near):
-    torch.testing.assert_close(distance, expected, atol=near, rtol=0, equal_nan=True)
+    assert_close(distance, expected, atol=near, rtol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(("encoder", "attention", "question"), [*triples()])
@@ -68,7 +69,7 @@ def test_multi_label_tasks_take_the_mean_over_the_labels():
     original = outputs.logits[2].sigmoid()
     shortened = one_by_one(classifier, batch, 2, 4)[0]
     distance = (shortened - original).abs().mean()
-    torch.testing.assert_close(removals.distance[2, 4], distance, atol=1e-6, rtol=0)
+    assert_close(removals.distance[2, 4], distance, atol=1e-6, rtol=0)
     label_flips = (shortened > 0.5) != (original > 0.5)
     assert removals.flips[2, 4] == label_flips.any()
 
@@ -77,7 +78,7 @@ def test_agrees_with_the_published_loop():
     classifier, batch, outputs = subject(lengths=[7, 5, 9])
     expected = reference.leave_one_out(reference.packed(classifier), batch)
     distance = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    torch.testing.assert_close(distance[batch.content], expected[batch.content], atol=1e-10, rtol=0)
+    assert_close(distance[batch.content], expected[batch.content], atol=1e-10, rtol=0)
 
 
 MIXED_LENGTHS = [30, 3, 17, 5]
@@ -148,7 +149,7 @@ def test_float32_products_that_may_be_rounded_are_not_used():
         distance = leave_one_out(classifier, batch, outputs).distance
     finally:
         torch.set_float32_matmul_precision(before)
-    torch.testing.assert_close(distance, exact, atol=1e-12, rtol=0, equal_nan=True)
+    assert_close(distance, exact, atol=1e-12, rtol=0, equal_nan=True)
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def test_scores_beyond_what_exp_can_hold():
     assert outputs.attention.max() > 0.999
     quick = leave_one_out(classifier, batch, outputs).distance
     slow = leave_one_out(classifier, batch, outputs, shortcut=False).distance
-    torch.testing.assert_close(quick, slow, atol=1e-10, rtol=0, equal_nan=True)
+    assert_close(quick, slow, atol=1e-10, rtol=0, equal_nan=True)
     assert not quick[batch.content].isnan().any()
 
 
@@ -194,7 +195,7 @@ def test_one_of_equal_neighbours_has_the_distance_of_the_shortened_text(repetiti
     original = outputs.logits[0].softmax(-1)
     shortened = one_by_one(classifier, batch, 0, 4)[0]
     expected = (shortened - original).abs().sum() / 2
-    torch.testing.assert_close(removals.distance[0, 4], expected, atol=1e-6, rtol=0)
+    assert_close(removals.distance[0, 4], expected, atol=1e-6, rtol=0)
 
 
 def test_a_shortened_text_keeps_its_markers_and_loses_one_column_of_everything_over_its_tokens():

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.testing import assert_close
 
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.importance.leave_one_out.changed_states import EncodedTexts, changed_states
@@ -32,7 +33,7 @@ class RelativeToTheMean(Attention):
 
 
 def assert_same_distance(distance, expected):
-    torch.testing.assert_close(distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert_close(distance, expected, atol=1e-10, rtol=0, equal_nan=True)
 
 
 def every_text_encoded(classifier, batch, outputs, **settings):
@@ -173,7 +174,7 @@ def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_to
 
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
     near = leave_one_out(classifier, batch, outputs, tolerance=1e-8).distance
-    torch.testing.assert_close(near, exact, atol=1e-7, rtol=0, equal_nan=True)
+    assert_close(near, exact, atol=1e-7, rtol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("scale", [1.0, 5.0, 20.0])

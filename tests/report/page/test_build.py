@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from pandas.testing import assert_frame_equal
 
 from attnprobe.evidence.claims import CRITERIA, Claim, Finding, put_to_test
 from attnprobe.evidence.evidence import Evidence
@@ -150,7 +151,7 @@ def test_a_run_draws_the_figures_that_are_drawn_of_it_later(tmp_path):
 def test_headlines_name_every_metric_that_they_need(small_directory):
     whole = read_results(small_directory)
     numbers = read_numbers(small_directory)
-    pd.testing.assert_frame_equal(compare(whole), compare(numbers))
+    assert_frame_equal(compare(whole), compare(numbers))
     assert headline(whole) == headline(numbers)
 
 
@@ -168,7 +169,7 @@ def test_claims_and_tables_name_every_metric_that_they_need(small_directory, pro
         str(finding.evidence) for finding in findings
     ]
     for table in reading.tables:
-        pd.testing.assert_frame_equal(
+        assert_frame_equal(
             table.build(whole), table.build(numbers.rows(reading.probe, table.metrics))
         )
 

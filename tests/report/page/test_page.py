@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from attnprobe.report.page import build
 from attnprobe.results.table import read_examples, read_results
@@ -205,7 +206,7 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     depth = driver.execute_script(
         f"return {TOKENS}.map(t => Number(t.style.getPropertyValue('--depth')))"
     )
-    np.testing.assert_allclose(depth, np.sqrt(example["attention"]), atol=2e-3)
+    assert_allclose(depth, np.sqrt(example["attention"]), atol=2e-3)
     # one stop of the tab key per map, the arrows go on from there
     maps = "[...document.querySelectorAll('#browser-maps .words')]"
     stops = f"return {maps}.map(w => w.querySelectorAll(arguments[0]).length)"
@@ -371,9 +372,7 @@ def test_the_listed_rows_can_be_saved(visit, runs, examples, tmp_path):
     expected = examples[examples["label"] == 1].set_index("example_id")
     assert set(saved.index) == set(expected.index)
     assert list(saved.index[:10]) == listed(driver)
-    np.testing.assert_allclose(
-        saved["adversarial-optimum_jsd"], expected["jsd"].loc[saved.index], atol=1e-6
-    )
+    assert_allclose(saved["adversarial-optimum_jsd"], expected["jsd"].loc[saved.index], atol=1e-6)
     texts = expected["tokens"].map(" ".join).loc[saved.index]
     # what a spreadsheet would take for a formula is text
     assert [text.lstrip("'") for text in saved["text"]] == list(texts)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 
 from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon, total_variation
@@ -61,9 +62,9 @@ def check(driver, readout, attention=None):
     shown_attention = torch.tensor([weights], dtype=torch.float64)
     assert sum(weights) == pytest.approx(1, abs=1e-12)
     if attention is not None:
-        np.testing.assert_allclose(weights, attention, atol=1e-12)
+        assert_allclose(weights, attention, atol=1e-12)
     expected = readout.predict(shown_attention)[0]
-    np.testing.assert_allclose(probability, expected, atol=1e-9)
+    assert_allclose(probability, expected, atol=1e-9)
     assert tvd == pytest.approx(float(total_variation(expected, readout.prediction()[0])), abs=1e-9)
     assert jsd == pytest.approx(float(jensen_shannon(shown_attention, readout.attention)), abs=1e-9)
     return struck

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import wandb
+from numpy.testing import assert_array_equal
+from pandas.testing import assert_frame_equal
 
 import attnprobe
 from attnprobe.core.errors import UserError
@@ -208,10 +209,10 @@ def test_the_two_artifacts_together_are_the_run_and_curves_are_logged_where_the_
             place = download / name
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(local, place)
-    pd.testing.assert_frame_equal(read_results(download), read_results(directory))
+    assert_frame_equal(read_results(download), read_results(directory))
     again = attnprobe.load_run(download).explain(["a fine film"])
     first = attnprobe.load_run(directory).explain(["a fine film"])
-    pd.testing.assert_frame_equal(again, first)
+    assert_frame_equal(again, first)
     check_artifacts_name_the_weights(logged_training)
     check_curves_are_those_of_the_training(logged_training)
 
@@ -497,7 +498,7 @@ def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run
     assert table["text"].tolist() == examples["text"].tolist()
     assert table["probability"][0].startswith("[0.")
     jsd = results[results["metric"] == "optimum_jsd"].sort_values("example_id")["value"]
-    np.testing.assert_array_equal(table["optimum_jsd"], jsd)
+    assert_array_equal(table["optimum_jsd"], jsd)
     assert "gradient" not in table
     silent = example_table(read_run(run), most=6, log_text=False)
     assert set(table) - set(silent) == {"text"}

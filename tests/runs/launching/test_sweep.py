@@ -8,8 +8,8 @@ import sys
 import time
 from contextlib import suppress
 
-import pandas as pd
 import pytest
+from pandas.testing import assert_series_equal
 
 from attnprobe.results.directory import MARKER, find_runs
 from attnprobe.results.table import read_examples, read_results
@@ -179,7 +179,7 @@ def test_two_devices_train_together_and_one_examines(tmp_path, program):
     status, output = finish(tmp_path, *arguments)
     assert status == 0, output
     before = performance_of(results)
-    pd.testing.assert_series_equal(before, performance_of(read_results(directory)))
+    assert_series_equal(before, performance_of(read_results(directory)))
     examples = read_examples(directory)
     assert before["accuracy"] == pytest.approx((examples["label"] == examples["prediction"]).mean())
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from attnprobe.findings.groups import grouped, read_runs
 from attnprobe.readings import registry
@@ -111,7 +112,7 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     assert len(maps["attention"]) == len(examples)
     attention = np.concatenate(maps["attention"])
     expected_attention = np.concatenate(examples["attention"])
-    np.testing.assert_allclose(attention, expected_attention, atol=6e-5)
+    assert_allclose(attention, expected_attention, atol=6e-5)
 
     for key, metric in metrics.items():
         expected = weights_by_place(results, metric)
@@ -144,12 +145,12 @@ def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
         "max_attention": "max_attention",
     }
     for key, metric in metrics.items():
-        np.testing.assert_allclose(columns[key], values_of(metric), atol=1e-6)
+        assert_allclose(columns[key], values_of(metric), atol=1e-6)
     assert np.isnan(columns["erasure-removed_count_optimal"]).any()
 
     disagreement = columns["correlation-tau_attention_gradient"]
     tau = values_of("tau_attention_gradient")
-    np.testing.assert_allclose(disagreement, 1 - tau, atol=1e-6)
+    assert_allclose(disagreement, 1 - tau, atol=1e-6)
 
 
 def test_margin_and_label_are_those_of_the_examples(make_run):
@@ -159,8 +160,8 @@ def test_margin_and_label_are_those_of_the_examples(make_run):
     examples = read_examples(directory)
     ascending = np.sort(np.stack(examples["probability"]), axis=1)
     margin = ascending[:, -1] - ascending[:, -2]
-    np.testing.assert_allclose(columns["margin"], margin, atol=1e-6)
-    np.testing.assert_array_equal(columns["label"], examples["label"])
+    assert_allclose(columns["margin"], margin, atol=1e-6)
+    assert_array_equal(columns["label"], examples["label"])
 
 
 @pytest.mark.parametrize("largest", [40.0, 1.0, 3e-3, 7e-12])
@@ -173,7 +174,7 @@ def test_weights_keep_four_decimals_and_three_digits_of_the_texts_largest(larges
         assert all(number is None or type(number) is int for number in row)
         largest_of_text = np.nanmax(np.abs(weights), initial=0)
         finest = min(1e-4, largest_of_text / 100)
-        np.testing.assert_allclose(weights_of(*row), weights, atol=0.51 * finest, rtol=0)
+        assert_allclose(weights_of(*row), weights, atol=0.51 * finest, rtol=0)
     assert in_whole_numbers([]) == []
     assert in_whole_numbers([np.zeros(2)]) == [[4, 0, 0]]
 
@@ -184,7 +185,7 @@ def test_weights_beyond_whole_numbers_of_the_script_keep_fifteen_digits(largest)
     (row,) = in_whole_numbers([weights])
     assert all(abs(number) < 2**53 for number in row)
     read_again = [number * 10.0 ** -row[0] for number in row[1:]]
-    np.testing.assert_allclose(read_again, weights, rtol=1e-11)
+    assert_allclose(read_again, weights, rtol=1e-11)
 
 
 def test_weights_below_what_the_script_can_scale_are_nothing():
@@ -232,7 +233,7 @@ def test_texts_come_back_word_by_word(make_run):
         maps["word_attention"], examples["word_attention"], strict=True
     ):
         expected = np.concatenate(list(by_sentence))
-        np.testing.assert_allclose(weights, expected, atol=6e-5)
+        assert_allclose(weights, expected, atol=6e-5)
 
 
 def test_without_words_positions_remain(make_run):
@@ -317,11 +318,11 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     table = read_results(directory)
     rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
     weights = np.concatenate(maps_of(browser, run)["gradient-gradient"])
-    np.testing.assert_allclose(weights, rows["value"], atol=6e-5)
+    assert_allclose(weights, rows["value"], atol=6e-5)
 
     rows = table[table["metric"] == "max_gradient"].sort_values("example_id")
     column = columns_of(browser, run)["gradient-max_gradient"]
-    np.testing.assert_allclose(column, 1 - rows["value"], atol=1e-6)
+    assert_allclose(column, 1 - rows["value"], atol=1e-6)
 
 
 def pieces_of(tokens):
