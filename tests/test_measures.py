@@ -37,6 +37,12 @@ def distributions(*shape, seed=0, dtype=torch.float64, zeros=0.3):
     return weights / weights.sum(-1, keepdim=True)
 
 
+def padded_mask(rows, length, padding):
+    """True for the first entries of each row, False for the padding."""
+    content = torch.ones(rows, length, dtype=torch.bool)
+    return pad(content, (0, padding))
+
+
 def ranked(*shape, seed=0, values=6):
     """Random rows with many ties."""
     generator = torch.Generator().manual_seed(seed)
@@ -61,9 +67,11 @@ def test_divergences_are_symmetric_bounded_and_zero_between_equals(measure, larg
     p = distributions(200, 7, seed=1, dtype=dtype)
     q = distributions(200, 7, seed=2, dtype=dtype)
     value = measure(p, q)
+    swapped = measure(q, p)
+    from_itself = measure(p, p)
     assert value.dtype == dtype
-    assert_close(value, measure(q, p), rtol=0, atol=0)
-    assert (measure(p, p) == 0).all()
+    assert_close(value, swapped, rtol=0, atol=0)
+    assert (from_itself == 0).all()
     assert (value > 0).all()
     assert (value <= largest + 1e-8).all()
     corners = torch.eye(3, dtype=dtype)
@@ -95,15 +103,18 @@ def test_tiny_jensen_shannon_keeps_its_digits(dtype):
     """The second-order expansion, Σ (p−q)²/8p, where the textbook's form has lost everything in
     float32."""
     p = distributions(50, 6, dtype=torch.float64, zeros=0)
-    wave = torch.sin(torch.arange(300.0).double()).view(50, 6)
+    entries = torch.arange(300.0).double()
+    wave = entries.sin().view(50, 6)
     step = 1e-6 * wave * p
     q = (p + step).to(dtype)
     p = p.to(dtype)
     difference = p.double() - q.double()
     total = p.double() + q.double()
-    expected = (difference**2 / (4 * total)).sum(-1)
+    summands = difference**2 / (4 * total)
+    expected = summands.sum(-1)
     assert (expected > 0).all()
-    assert_close(jensen_shannon(p, q).double(), expected, rtol=1e-4, atol=0)
+    divergence = jensen_shannon(p, q)
+    assert_close(divergence.double(), expected, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("padding", [0.0, math.nan])
@@ -112,16 +123,18 @@ def test_tiny_jensen_shannon_keeps_its_digits(dtype):
 def test_padding_changes_neither_value_nor_gradient(measure, dtype, padding):
     p = distributions(40, 6, seed=1, dtype=dtype)
     q = distributions(40, 6, seed=2, dtype=dtype)
-    mask = pad(torch.ones(40, 6, dtype=torch.bool), (0, 4))
+    mask = padded_mask(40, 6, padding=4)
     wide_p = pad(p, (0, 4), value=padding)
     wide_q = pad(q, (0, 4), value=padding)
-    assert_close(measure(wide_p, wide_q, mask), measure(p, q))
+    padded_value = measure(wide_p, wide_q, mask)
+    value = measure(p, q)
+    assert_close(padded_value, value)
 
-    padded = gradients(measure, wide_p, wide_q, mask)
-    unpadded = gradients(measure, p, q)
-    for padded_gradient, gradient in zip(padded, unpadded, strict=True):
+    padded_gradients = gradients(measure, wide_p, wide_q, mask)
+    unpadded_gradients = gradients(measure, p, q)
+    for padded, gradient in zip(padded_gradients, unpadded_gradients, strict=True):
         expected = pad(gradient, (0, 4))
-        assert_close(padded_gradient, expected)
+        assert_close(padded, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -158,13 +171,15 @@ def test_an_adversary_can_climb_jensen_shannon_from_one_hot_rows():
 def test_kullback_leibler_equals_scipy_with_and_without_padding():
     p = distributions(200, 9, seed=1)
     q = distributions(200, 9, seed=2, zeros=0)
-    expected = torch.tensor(stats.entropy(p.numpy(), q.numpy(), axis=-1))
+    scipys = stats.entropy(p.numpy(), q.numpy(), axis=-1)
+    expected = torch.tensor(scipys)
     assert_close(kullback_leibler(p, q), expected)
 
-    mask = pad(torch.ones(200, 9, dtype=torch.bool), (0, 3))
+    mask = padded_mask(200, 9, padding=3)
     wide_p = pad(p, (0, 3), value=math.nan)
     wide_q = pad(q, (0, 3), value=math.nan)
-    assert_close(kullback_leibler(wide_p, wide_q, mask), expected)
+    padded = kullback_leibler(wide_p, wide_q, mask)
+    assert_close(padded, expected)
 
 
 SMALLEST_NORMAL = [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)]
@@ -187,17 +202,20 @@ def test_kullback_leibler_of_a_weight_that_underflowed_is_large_and_finite(dtype
 def test_kullback_leibler_by_hand(dtype):
     even = torch.tensor([0.5, 0.5], dtype=dtype)
     one_hot = torch.tensor([1.0, 0.0], dtype=dtype)
-    assert kullback_leibler(even, even).item() == pytest.approx(0, abs=1e-12)
-    assert kullback_leibler(one_hot, even).item() == pytest.approx(math.log(2), rel=1e-6)
+    between_equals = kullback_leibler(even, even)
+    assert between_equals.item() == pytest.approx(0, abs=1e-12)
+    from_even = kullback_leibler(one_hot, even)
+    assert from_even.item() == pytest.approx(math.log(2), rel=1e-6)
 
 
 def test_entropy_equals_scipy_and_ignores_what_is_masked():
     p = distributions(50, 6)
-    expected = torch.tensor(stats.entropy(p.numpy(), axis=-1))
+    scipys = stats.entropy(p.numpy(), axis=-1)
+    expected = torch.tensor(scipys)
     assert_close(entropy(p), expected)
 
     wide = pad(p, (0, 3), value=math.nan).requires_grad_()
-    mask = pad(torch.ones(50, 6, dtype=torch.bool), (0, 3))
+    mask = padded_mask(50, 6, padding=3)
     value = entropy(wide, mask)
     assert_close(value, expected)
     value.sum().backward()
@@ -230,8 +248,12 @@ def test_normalised_rows_sum_to_one_over_the_mask():
 CORRELATIONS = [kendall_tau, spearman]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype):
+UNDEFINED_ROWS = (20, 21, 22)
+"""A constant row, one without an entry, and one of a single entry."""
+
+
+def rows_of_every_kind(dtype):
+    """Two times 300 rows and their mask: some without ties, some undefined, the rest with ties."""
     a = ranked(300, 19, seed=1).to(dtype)
     b = ranked(300, 19, seed=2).to(dtype)
     generator = torch.Generator().manual_seed(3)
@@ -239,24 +261,31 @@ def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype)
     a[:20] += torch.rand(20, 19, generator=generator)
     b[:20] += torch.rand(20, 19, generator=generator)
     mask = torch.rand(300, 19, generator=generator) > 0.4
-    undefined_rows = (20, 21, 22)
     a[20] = 4.0
     mask[21] = False
     mask[22] = torch.arange(19) == 3
+    return a, b, mask
 
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kendall_and_spearman_equal_scipy_with_ties_constants_and_padding(dtype):
+    a, b, mask = rows_of_every_kind(dtype)
     tau, p = kendall_tau_test(a, b, mask)
+    tau_alone = kendall_tau(a, b, mask)
     rho = spearman(a, b, mask)
-    assert_close(tau, kendall_tau(a, b, mask), rtol=0, atol=0, equal_nan=True)
+    assert_close(tau, tau_alone, rtol=0, atol=0, equal_nan=True)
     assert tau.dtype == p.dtype == rho.dtype == dtype
     for row in range(300):
-        x = a[row, mask[row]].numpy()
-        y = b[row, mask[row]].numpy()
         measured = [tau[row], p[row], rho[row]]
-        if row in undefined_rows:
+        if row in UNDEFINED_ROWS:
             assert np.isnan(measured).all()
             continue
+        is_kept = mask[row]
+        x = a[row, is_kept].numpy()
+        y = b[row, is_kept].numpy()
         kendall = stats.kendalltau(x, y)
-        expected = [kendall.statistic, kendall.pvalue, stats.spearmanr(x, y).statistic]
+        spearmans_rho = stats.spearmanr(x, y).statistic
+        expected = [kendall.statistic, kendall.pvalue, spearmans_rho]
         assert_allclose(measured, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -283,8 +312,10 @@ def test_padding_does_not_correlate(measure):
     # four zeros turned this −1 into +0.6 in the published code
     assert measure(padded, reversed_padded, mask) == -1
     assert measure(padded, reversed_padded) > 0
+
     with_nan = pad(row, (0, 1), value=torch.nan)
-    assert measure(with_nan, with_nan, ~with_nan.isnan()) == 1
+    is_number = ~with_nan.isnan()
+    assert measure(with_nan, with_nan, is_number) == 1
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -314,21 +345,24 @@ def inversions(first, second):
     total = 0.0
     items = sorted(set(first) | set(second))
     for i, j in combinations(items, 2):
-        listed_first = {i, j} & set(first)
-        listed_second = {i, j} & set(second)
-        if len(listed_first) == 2 and len(listed_second) == 2:
+        pair = {i, j}
+        listed_first = pair & set(first)
+        listed_second = pair & set(second)
+        both_in_first = listed_first == pair
+        both_in_second = listed_second == pair
+        if both_in_first and both_in_second:
             in_order_in_first = first.index(i) < first.index(j)
             in_order_in_second = second.index(i) < second.index(j)
             total += in_order_in_first != in_order_in_second
-        elif len(listed_first) == 2 and listed_second:
+        elif both_in_first and listed_second:
             [ahead] = listed_second
-            [behind] = {i, j} - listed_second
+            [behind] = pair - listed_second
             total += first.index(ahead) > first.index(behind)
-        elif len(listed_second) == 2 and listed_first:
+        elif both_in_second and listed_first:
             [ahead] = listed_first
-            [behind] = {i, j} - listed_first
+            [behind] = pair - listed_first
             total += second.index(ahead) > second.index(behind)
-        elif len(listed_first) == 2 or len(listed_second) == 2:
+        elif both_in_first or both_in_second:
             total += 0.5
         else:
             total += 1
@@ -347,7 +381,9 @@ def most_inversions(k, n):
 
 
 def best(values, k):
-    return sorted(range(len(values)), key=lambda i: -values[i])[:k]
+    positions = range(len(values))
+    largest_first = sorted(positions, key=lambda position: -values[position])
+    return largest_first[:k]
 
 
 SIZES = [(3, 8), (3, 5), (3, 4), (2, 2), (5, 3), (4, 4)]
@@ -363,13 +399,15 @@ def random_pair(n):
 @pytest.mark.parametrize(("k", "n"), SIZES)
 def test_top_tau_equals_the_four_cases_written_out(k, n):
     a, b = random_pair(n)
-    tau = top_tau(a, b, k, torch.ones(40, n).bool())
+    mask = torch.ones(40, n).bool()
+    tau = top_tau(a, b, k, mask)
     most = most_inversions(k, n)
     for row in range(40):
         best_of_a = best(a[row].tolist(), k)
         best_of_b = best(b[row].tolist(), k)
         count = inversions(best_of_a, best_of_b)
-        assert float(tau[row]) == pytest.approx(1 - 2 * count / most)
+        expected = 1 - 2 * count / most
+        assert tau[row].item() == pytest.approx(expected)
     assert tau.min() >= -1
 
 
@@ -377,18 +415,23 @@ def test_top_tau_equals_the_four_cases_written_out(k, n):
 def test_top_tau_of_equal_rows_is_1_and_padding_changes_nothing(k, n):
     a, b = random_pair(n)
     mask = torch.ones(40, n).bool()
-    assert_close(top_tau(a, a, k, mask), torch.ones(40).double())
+    tau_of_equals = top_tau(a, a, k, mask)
+    assert_close(tau_of_equals, torch.ones(40).double())
+
     wide_a = pad(a, (0, 3), value=9.0)
     wide_b = pad(b, (0, 3), value=9.0)
-    padded = top_tau(wide_a, wide_b, k, pad(mask, (0, 3)))
-    assert_close(padded, top_tau(a, b, k, mask))
+    wide_mask = pad(mask, (0, 3))
+    padded = top_tau(wide_a, wide_b, k, wide_mask)
+    unpadded = top_tau(a, b, k, mask)
+    assert_close(padded, unpadded)
 
 
 def test_no_two_lists_are_farther_apart_than_the_bound():
     orders = list(permutations(range(4)))
-    distinct = torch.tensor(orders, dtype=torch.float64)
-    mask = torch.ones(len(distinct), len(distinct), 4).bool()
-    tau = top_tau(distinct.unsqueeze(1), distinct, 2, mask)
+    count = len(orders)
+    rows = torch.tensor(orders, dtype=torch.float64)
+    mask = torch.ones(count, count, 4).bool()
+    tau = top_tau(rows.unsqueeze(1), rows, 2, mask)
     assert tau.min() == -1
     assert tau.max() == 1
 
@@ -441,14 +484,17 @@ def test_nothing_is_said_about_rows_with_nan_or_too_few_entries():
             [True, True, False],
         ]
     )
-    assert top_tau(a, a, 2, mask).isnan().tolist() == [True, True, True, False]
-    overlap = top_overlap(a, a, torch.full((4,), 2), mask)
+    tau = top_tau(a, a, 2, mask)
+    assert tau.isnan().tolist() == [True, True, True, False]
+
+    sizes = torch.full((4,), 2)
+    overlap = top_overlap(a, a, sizes, mask)
     assert overlap.isnan().tolist() == [True, False, True, False]
 
 
 def test_a_tenth_is_rounded_up():
-    counts = [1, 10, 11, 20, 21]
-    content = torch.arange(25) < torch.tensor(counts).unsqueeze(1)
+    counts = torch.tensor([1, 10, 11, 20, 21])
+    content = torch.arange(25) < counts.unsqueeze(1)
     assert tenth(content).tolist() == [1, 1, 2, 2, 3]
 
 
@@ -474,5 +520,7 @@ def test_rows_are_independent_and_leading_axes_broadcast(measure):
 
 def test_rows_of_different_length_are_refused():
     message = "rows of 3 and 1 entries: expected two rows of the same length"
+    unchecked = jensen_shannon.__wrapped__
+    even = torch.ones(3) / 3
     with pytest.raises(ValueError, match=message):
-        jensen_shannon.__wrapped__(torch.ones(3) / 3, torch.ones(1))
+        unchecked(even, torch.ones(1))

@@ -46,7 +46,8 @@ def split_of(texts, **columns):
 
 
 def filler_of(split):
-    return Filler.of(split[[row]] for row in range(len(split)))
+    rows = range(len(split))
+    return Filler.of(split[[row]] for row in rows)
 
 
 def every_word(batch):
@@ -68,7 +69,8 @@ class Voting(Model):
 
     def forward(self, batch):
         seen = self.sees(batch)
-        weights = torch.where(seen, self.focus(batch), 0.0).double()
+        focus = self.focus(batch)
+        weights = torch.where(seen, focus, 0.0).double()
         attention = weights / weights.sum(-1, keepdim=True)
         return Outputs(
             logits=self.logits_of(batch),
@@ -87,7 +89,8 @@ class Voting(Model):
         logits = outputs.logits.double()
 
         def decode(weights):
-            return logits.expand(*weights.shape[:-1], self.classes)
+            leading_axes = weights.shape[:-1]
+            return logits.expand(*leading_axes, self.classes)
 
         return Readout(
             outputs.attention,
@@ -172,8 +175,6 @@ def test_what_is_known_of_a_word_comes_with_it():
 
 
 FILLER_LENGTH = 10
-
-
 """Words of the two texts of `draws`."""
 
 
@@ -183,17 +184,22 @@ SAMPLES = 20_000
 @pytest.fixture(scope="module")
 def draws():
     """Filler for three places, often: `[samples, places]`."""
-    split = split_of([[4, 5, 6, 7], [14, 15, 16, 17, 18, 19]])
+    first_text = [4, 5, 6, 7]
+    second_text = [14, 15, 16, 17, 18, 19]
+    filler = filler_of(split_of([first_text, second_text]))
     segments = np.zeros(3, np.int64)
-    return filler_of(split).draw(segments, SAMPLES, seeded(0))
+    return filler.draw(segments, SAMPLES, seeded(0))
 
 
 def assert_uniform(numbers, kinds, errors):
     """Each of the kinds is drawn alike often, but for so many standard errors of its share."""
+    samples = len(numbers)
     share = 1 / kinds
-    error = (share * (1 - share) / len(numbers)) ** 0.5
-    shares = torch.bincount(numbers, minlength=kinds) / len(numbers)
-    assert shares.tolist() == pytest.approx([share] * kinds, abs=errors * error)
+    variance = share * (1 - share) / samples
+    tolerance = errors * variance**0.5
+    counts = torch.bincount(numbers, minlength=kinds)
+    shares = counts / samples
+    assert shares.tolist() == pytest.approx([share] * kinds, abs=tolerance)
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -202,15 +208,21 @@ def test_every_word_of_the_texts_is_as_likely_to_be_filler_at_every_place(draws,
 
 
 def test_the_filler_of_a_place_says_nothing_about_that_of_the_next(draws):
-    pairs = FILLER_LENGTH * draws[:, 0] + draws[:, 1]
+    first = draws[:, 0]
+    second = draws[:, 1]
+    pairs = FILLER_LENGTH * first + second
     assert_uniform(pairs, FILLER_LENGTH**2, errors=5)
 
 
 def test_a_text_of_a_pair_gets_the_words_of_its_own_kind():
-    filler = Filler({"ids": torch.arange(4)}, segment=np.array([0, 0, 1, 1]))
-    drawn = filler.draw(np.array([0, 1, 1]), 100, seeded(0))
-    assert set(drawn[:, 0].tolist()) == {0, 1}
-    assert set(drawn[:, 1:].flatten().tolist()) == {2, 3}
+    filler_segments = np.array([0, 0, 1, 1])
+    filler = Filler({"ids": torch.arange(4)}, segment=filler_segments)
+    segments = np.array([0, 1, 1])
+    drawn = filler.draw(segments, 100, seeded(0))
+    for_first_text = drawn[:, 0]
+    for_second_text = drawn[:, 1:]
+    assert set(for_first_text.tolist()) == {0, 1}
+    assert set(for_second_text.flatten().tolist()) == {2, 3}
 
 
 PIECE_COLUMNS = ("pieces", "piece_word", "piece_kind")
@@ -262,7 +274,8 @@ def test_words_come_with_all_their_pieces(pieces_model, pieces_swapper, row):
     from tests.models.pretrained.families import batch_of
 
     filler = [FILLER_WORDS[number] for number in DRAWN[row]]
-    words = np.where(KEPT[row], TEXTS_IN_PIECES[0].split(), filler)
+    text_words = TEXTS_IN_PIECES[0].split()
+    words = np.where(KEPT[row], text_words, filler)
     expected = batch_of(pieces_model, [" ".join(words)])
 
     variants = pieces_swapper.swapped(KEPT, DRAWN)
@@ -272,7 +285,8 @@ def test_words_come_with_all_their_pieces(pieces_model, pieces_swapper, row):
         column = getattr(variants, name)[row, :length]
         (expected_column,) = getattr(expected, name)
         assert column.tolist() == expected_column.tolist(), name
-    assert (variants.piece_word[row, length:] == -2).all()
+    padding = variants.piece_word[row, length:]
+    assert (padding == -2).all()
 
 
 def test_of_a_variant_that_is_too_long_the_last_words_lose_pieces(pieces_swapper):
@@ -292,10 +306,13 @@ def test_sets_have_one_word_to_all_but_one_alike_often(words):
 
     chosen = prefixes(keys, generator)
 
-    counts = torch.bincount(chosen.sum(-1), minlength=words + 1)
+    sizes_chosen = chosen.sum(-1)
+    counts = torch.bincount(sizes_chosen, minlength=words + 1)
     assert counts.tolist() == [0, *[8] * sizes, 0]
     for row, is_chosen in zip(keys, chosen, strict=True):
-        assert row[is_chosen].min() > row[~is_chosen].max()
+        chosen_keys = row[is_chosen]
+        other_keys = row[~is_chosen]
+        assert chosen_keys.min() > other_keys.max()
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "transformer"])
@@ -332,7 +349,8 @@ def test_products_in_bfloat16_change_a_probability_by_little(encoder, monkeypatc
     coarse = coarse_swapper.pairs(60, 1.0, seeded(0))
 
     change = (coarse.with_set - fine.with_set).abs().max()
-    assert 0 < change < fine.with_set[:, 0].std() / 10  # less than what the words of the sets do
+    spread_over_sets = fine.with_set[:, 0].std()
+    assert 0 < change < spread_over_sets / 10
 
 
 def test_the_probe_multiplies_in_the_precision_of_its_setting():
@@ -359,8 +377,10 @@ def test_the_effects_are_those_of_least_squares(words):
     sides = 2 * kept.double() - 1
     change = torch.randn(50, 3, generator=generator, dtype=torch.float64)
 
-    equations = np.vstack([sides, np.eye(words)])
-    right_sides = np.vstack([change, np.zeros((words, 3))])
+    ridge = np.eye(words)
+    no_effect = np.zeros((words, 3))
+    equations = np.vstack([sides, ridge])
+    right_sides = np.vstack([change, no_effect])
     expected, *_ = np.linalg.lstsq(equations, right_sides)
 
     effects = effects_of_words(sides, change)
@@ -391,15 +411,17 @@ def test_both_halves_find_what_the_words_of_a_linear_model_do(estimate):
 
 def assert_zero_on_average(numbers):
     """But for four standard errors of the mean."""
-    standard_error = float(numbers.std()) / len(numbers) ** 0.5
-    assert abs(float(numbers.mean())) < 4 * standard_error
+    standard_error = numbers.std() / len(numbers) ** 0.5
+    assert numbers.mean().abs() < 4 * standard_error
 
 
 def test_the_square_of_nothing_is_0_on_average():
     """The null: the square of one noisy estimate would be positive."""
-    first, second = torch.randn(2, 4000, 1, generator=seeded(0), dtype=torch.float64)
-    assert_zero_on_average(WordEffects(first, second).squared)
-    assert float(first.square().mean()) > 0.9
+    generator = seeded(0)
+    first, second = torch.randn(2, 4000, 1, generator=generator, dtype=torch.float64)
+    effects = WordEffects(first, second)
+    assert_zero_on_average(effects.squared)
+    assert first.square().mean() > 0.9
 
 
 TEXTS = 120
@@ -434,21 +456,29 @@ FOCUS = {
 
 def shared(numbers):
     """The share of attention on the words that decide, with its interval, from its metrics."""
-    excess, room, strength = (numbers[name].numpy()[None] for name in SHARE_METRICS)
-    return share_on_deciding_words(excess, room, strength)
+    columns = []
+    for name in SHARE_METRICS:
+        one_run = numbers[name].numpy()[None]
+        columns.append(one_run)
+    return share_on_deciding_words(*columns)
 
 
 def beyond_chance(attention, is_deciding, chance):
     """The mean weight on what decides, from 0 by chance to 1."""
-    weight = (attention * is_deciding).sum(-1)
-    return (float(weight.mean()) - chance) / (1 - chance)
+    weight_on_deciding = (attention * is_deciding).sum(-1)
+    mean_weight = weight_on_deciding.mean().item()
+    return (mean_weight - chance) / (1 - chance)
 
 
 @pytest.fixture(scope="module")
 def numbers_by_focus():
     """Where attention lies → what is measured; one word of each text decides."""
     split, votes = words_decide(1, 5.0)
-    return {kind: measured(split, Voting(votes, focus)) for kind, focus in FOCUS.items()}
+    numbers = {}
+    for kind, focus in FOCUS.items():
+        model = Voting(votes, focus)
+        numbers[kind] = measured(split, model)
+    return numbers
 
 
 @pytest.mark.parametrize("kind", FOCUS)
@@ -475,8 +505,8 @@ def test_all_other_attention_is_a_no(numbers_by_focus, kind):
 def test_the_top_word_is_the_strongest(numbers_by_focus):
     on_right_word = numbers_by_focus["right"]["top_word_effect"]
     on_first_word = numbers_by_focus["first"]["top_word_effect"]
-    assert float(on_right_word.mean()) > 0.95
-    assert float(on_first_word.mean()) < 0.3
+    assert on_right_word.mean() > 0.95
+    assert on_first_word.mean() < 0.3
 
 
 @pytest.mark.parametrize("kind", FOCUS)
@@ -489,9 +519,10 @@ def test_what_words_do_is_the_same_whatever_attention_does(numbers_by_focus, kin
     batch = split[range(TEXTS)]
     is_deciding = decides(batch)
     is_filler = batch.content & ~is_deciding
-    assert float(shares[is_deciding].mean()) > 0.95
-    assert float(shares[is_filler].abs().mean()) < 0.1
-    assert (numbers_by_focus[kind]["swap_passes"] == 400).all()
+    passes = numbers_by_focus[kind]["swap_passes"]
+    assert shares[is_deciding].mean() > 0.95
+    assert shares[is_filler].abs().mean() < 0.1
+    assert (passes == 400).all()
 
 
 def test_redundant_words_are_found_though_none_is_needed():
@@ -503,8 +534,10 @@ def test_redundant_words_are_found_though_none_is_needed():
 
 def test_the_temperature_of_the_model_changes_nothing():
     split, votes = words_decide(1, 5.0)
-    warm = measured(split, Voting(votes, FOCUS["right"]))
-    hot = measured(split, Voting(votes / 50, FOCUS["right"]))
+    warm_model = Voting(votes, FOCUS["right"])
+    hot_model = Voting(votes / 50, FOCUS["right"])
+    warm = measured(split, warm_model)
+    hot = measured(split, hot_model)
     for name in SHARE_METRICS:
         assert torch.allclose(warm[name], hot[name], atol=1e-4), name
 
@@ -539,7 +572,7 @@ def test_words_that_are_not_seen_are_no_chance(kind):
     assert share.low <= expected <= share.high
     assert torch.allclose(numbers["swap_excess_attention"], numbers["swap_excess"])
     if kind == "even":  # the null, exactly
-        assert float(numbers["swap_excess"].abs().max()) < 1e-12
+        assert numbers["swap_excess"].abs().max() < 1e-12
         assert expected == pytest.approx(0)
 
 
@@ -556,9 +589,11 @@ def test_a_text_of_which_one_word_is_seen_has_no_number():
 def test_the_own_weights_in_random_order_have_no_share():
     """The null, by symmetry."""
     split, votes = words_decide(1, 5.0)
-    noise = torch.rand(TEXTS, WORDS + 2, generator=seeded(3)) ** 6
-    model = Voting(votes, lambda batch: noise[batch.example_id])
-    assert_zero_on_average(measured(split, model)["swap_excess"])
+    noise = torch.rand(TEXTS, WORDS + 2, generator=seeded(3))
+    weights = noise**6
+    model = Voting(votes, lambda batch: weights[batch.example_id])
+    numbers = measured(split, model)
+    assert_zero_on_average(numbers["swap_excess"])
 
 
 def test_a_class_that_is_known_by_what_it_lacks_has_no_weight():
@@ -577,7 +612,7 @@ def test_a_class_that_is_known_by_what_it_lacks_has_no_weight():
     strength = numbers["swap_strength"]
     without_marker = strength[0::2]
     with_marker = strength[1::2]
-    assert float(without_marker.mean()) < 0.1 * float(with_marker.mean())
+    assert without_marker.mean() < 0.1 * with_marker.mean()
     assert shared(numbers).high < 0.4
 
 
@@ -588,7 +623,8 @@ def test_a_model_that_is_too_noisy_gets_more_passes():
     model = Voting(votes, FOCUS["even"])
     numbers = measured(split, model, texts=20, passes=100, most_passes=400)
     passes = numbers["swap_passes"]
-    assert (passes[passes.isfinite()] > 100).all()
+    defined_passes = passes[passes.isfinite()]
+    assert (defined_passes > 100).all()
 
 
 def test_without_any_effect_there_are_no_more_passes():
@@ -616,16 +652,17 @@ def both_ways():
     """The numbers of four texts in one batch, and in a batch of its own each."""
     batch = toy_batch([7, 12, 3, 1])
     classifier = toy_classifier(spread=4)
-    texts = [batch.ids[row, batch.content[row]].tolist() for row in range(4)]
+    texts = []
+    for ids, content in zip(batch.ids, batch.content, strict=True):
+        words = ids[content]
+        texts.append(words.tolist())
     donors = [
         [9, 8, 7],
         [5, 5, 5, 5, 5, 5, 21],
         [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5],
     ]
-    split = replace(
-        split_of([*texts, *donors]),
-        example_id=np.arange(100, 107),
-    )
+    split = split_of([*texts, *donors])
+    split = replace(split, example_id=np.arange(100, 107))
     probe = Swaps(passes=100, most_passes=100)
     probe.prepare({"test": split})
 
@@ -642,8 +679,9 @@ def test_a_text_in_a_batch_of_its_own_has_the_same_numbers(both_ways, row):
     in_one_batch, in_own_batches = both_ways
     for name, column in in_one_batch.items():
         if column.ndim == 1:
+            number = column[row].item()
             expected = in_own_batches[row][name].item()
-            assert column[row].item() == pytest.approx(expected, abs=1e-6, nan_ok=True), name
+            assert number == pytest.approx(expected, abs=1e-6, nan_ok=True), name
 
 
 def test_a_text_of_one_word_has_no_number(both_ways):
@@ -729,17 +767,19 @@ def shares_of_three_classes(kind):
 
     shares = {None: shared(numbers).value}
     for number in range(3):
-        excess = numbers[f"output_excess_class_{number}"]
-        room = numbers[f"output_room_class_{number}"]
-        strength = numbers[f"output_strength_class_{number}"]
-        columns = (column.numpy()[None] for column in (excess, room, strength))
-        shares[number] = share_on_deciding_words(*columns).value
+        excess = numbers[f"output_excess_class_{number}"].numpy()
+        room = numbers[f"output_room_class_{number}"].numpy()
+        strength = numbers[f"output_strength_class_{number}"].numpy()
+        interval = share_on_deciding_words(excess[None], room[None], strength[None])
+        shares[number] = interval.value
     return shares
 
 
 def test_attention_may_be_right_for_every_class():
     share = shares_of_three_classes("word of class 2")
-    assert min(share[number] for number in range(3)) > 0.95
+    assert share[0] > 0.95
+    assert share[1] > 0.95
+    assert share[2] > 0.95
 
 
 def test_attention_may_be_right_for_one_class_and_wrong_for_another():
@@ -779,12 +819,17 @@ class VotingInSentences(Voting):
 def sentences_by_focus():
     """As `numbers_by_focus`, where words stay or go by sentences."""
     split, votes = words_decide(1, 5.0)
-    return {kind: measured(split, VotingInSentences(votes, focus)) for kind, focus in FOCUS.items()}
+    numbers = {}
+    for kind, focus in FOCUS.items():
+        model = VotingInSentences(votes, focus)
+        numbers[kind] = measured(split, model)
+    return numbers
 
 
 def in_sentences(column):
     """A column of a batch without its markers: `[batch, sentences, SENTENCE]`."""
-    return column[:, 1:-1].unflatten(1, (-1, SENTENCE))
+    words = column[:, 1:-1]
+    return words.unflatten(1, (-1, SENTENCE))
 
 
 @pytest.mark.parametrize("kind", FOCUS)
@@ -810,9 +855,12 @@ def test_the_share_of_sentences_is_the_weight_on_the_one_that_decides_beyond_cha
 def test_right_attention_over_sentences_is_a_yes_and_even_weights_are_worth_nothing(
     sentences_by_focus,
 ):
-    assert shared(sentences_by_focus["right"]).low > 0.4
-    assert shared(sentences_by_focus["avoids"]).high < 0
-    assert shared(sentences_by_focus["even"]).value == pytest.approx(0, abs=0.02)
+    share_of_right = shared(sentences_by_focus["right"])
+    share_of_avoiding = shared(sentences_by_focus["avoids"])
+    share_of_even = shared(sentences_by_focus["even"])
+    assert share_of_right.low > 0.4
+    assert share_of_avoiding.high < 0
+    assert share_of_even.value == pytest.approx(0, abs=0.02)
 
 
 def test_all_words_of_a_sentence_stay_or_none_does():
