@@ -32,7 +32,8 @@ SECOND = np.array([0.1, 0.15, 0.2])
 
 def test_one_groups_interval_is_students():
     _, low, high = statistics.student(FIRST)
-    expected = stats.ttest_1samp(FIRST, 0).confidence_interval()
+    students_test = stats.ttest_1samp(FIRST, 0)
+    expected = students_test.confidence_interval()
     assert (low, high) == pytest.approx(expected)
 
 
@@ -40,8 +41,9 @@ def test_two_groups_interval_is_welchs():
     """The mean of two groups is half the difference of the first and the second's negative, which
     scipy knows."""
     value, low, high = statistics.student(FIRST, SECOND)
+    welchs_test = stats.ttest_ind(FIRST, -SECOND, equal_var=False)
+    welch = welchs_test.confidence_interval()
     assert value == pytest.approx((0.625 + 0.15) / 2)
-    welch = stats.ttest_ind(FIRST, -SECOND, equal_var=False).confidence_interval()
     assert low == pytest.approx(welch.low / 2)
     assert high == pytest.approx(welch.high / 2)
 
@@ -94,9 +96,10 @@ def test_an_infinite_value_is_refused():
 
 def test_the_jackknifes_values_of_a_mean_are_the_values():
     values = np.random.default_rng(0).normal(size=30)
-    parts = statistics.parts_of(values)[None]
-    pseudovalues = statistics.pseudovalues(parts, parts.sum(1), statistics.ratio_of)
-    assert_allclose(pseudovalues[0], values)
+    one_run = statistics.parts_of(values)[None]
+    totals = one_run.sum(1)
+    [pseudovalues] = statistics.pseudovalues(one_run, totals, statistics.ratio_of)
+    assert_allclose(pseudovalues, values)
 
 
 @pytest.fixture
@@ -110,13 +113,16 @@ def decisions():
     is_false_positive = ~label & prediction
     is_false_negative = label & ~prediction
     counts = np.stack([is_true_positive, is_false_positive, is_false_negative], -1)
-    return label, prediction, counts[None].astype(float)
+    one_run = counts[None].astype(float)
+    return label, prediction, one_run
 
 
 def test_f1_is_the_librarys(decisions):
     label, prediction, parts = decisions
-    [f1] = statistics.f1_of(parts.sum(1))
-    assert f1 == pytest.approx(f1_score(label, prediction))
+    expected = f1_score(label, prediction)
+    totals = parts.sum(1)
+    [f1] = statistics.f1_of(totals)
+    assert f1 == pytest.approx(expected)
 
 
 def test_the_jackknifes_values_of_f1_are_those_of_a_loop(decisions):
@@ -128,8 +134,9 @@ def test_the_jackknifes_values_of_f1_are_those_of_a_loop(decisions):
         rest = np.arange(40) != text
         without_text = f1_score(label[rest], prediction[rest])
         expected.append(40 * whole - 39 * without_text)
-    pseudovalues = statistics.pseudovalues(parts, parts.sum(1), statistics.f1_of)
-    assert_allclose(pseudovalues[0], expected)
+    totals = parts.sum(1)
+    [pseudovalues] = statistics.pseudovalues(parts, totals, statistics.f1_of)
+    assert_allclose(pseudovalues, expected)
 
 
 def test_a_ratio_of_means_agrees_with_fieller():
@@ -143,41 +150,48 @@ def test_a_ratio_of_means_agrees_with_fieller():
     denominator = generator.normal(2, 0.5, texts)
     numerator = 0.5 * denominator + generator.normal(0, 0.3, texts)
 
-    parts = np.stack([numerator, denominator], -1)
-    value, low, high = statistics.resampled_runs(parts[None], statistics.ratio_of)
+    one_run = np.stack([numerator, denominator], -1)[None]
+    value, low, high = statistics.resampled_runs(one_run, statistics.ratio_of)
 
+    ratio_of_means = numerator.mean() / denominator.mean()
     residual = numerator - value * denominator
     error = residual.std() / np.sqrt(texts)
     half = 1.96 * error / denominator.mean()
-    assert value == pytest.approx(numerator.mean() / denominator.mean())
-    assert low == pytest.approx(value - half, abs=0.1 * half)
-    assert high == pytest.approx(value + half, abs=0.1 * half)
+    tolerance = 0.1 * half
+    assert value == pytest.approx(ratio_of_means)
+    assert low == pytest.approx(value - half, abs=tolerance)
+    assert high == pytest.approx(value + half, abs=tolerance)
 
 
 def test_the_mean_squares_are_those_of_a_table_of_variance():
     """Worked by hand: runs 1 3 / 5 7 differ by 4, texts by 2, and nothing is left."""
     runs = np.array([[1.0, 3.0], [5.0, 7.0]])
+    means_of_runs = [2, 6]
     texts_factor, error_of_runs = statistics.components(runs)
     assert texts_factor == 1  # no residual: the texts keep all of their spread
-    assert error_of_runs == pytest.approx(stats.sem([2, 6]))
+    assert error_of_runs == pytest.approx(stats.sem(means_of_runs))
 
 
 TEXTS = np.random.default_rng(0).normal(0.1, 0.2, 500)
 
 
 def test_equal_runs_leave_no_more_open_than_one():
-    alike = np.tile(statistics.parts_of(TEXTS), (3, 1, 1))
-    interval = statistics.resampled_runs(alike, statistics.ratio_of)
-    assert interval == pytest.approx(statistics.interval(TEXTS), abs=1e-9)
+    parts = statistics.parts_of(TEXTS)
+    equal_runs = np.tile(parts, (3, 1, 1))
+    interval = statistics.resampled_runs(equal_runs, statistics.ratio_of)
+    expected = statistics.interval(TEXTS)
+    assert interval == pytest.approx(expected, abs=1e-9)
 
 
 def test_few_runs_that_differ_leave_much_open():
     shifts = np.array([-0.05, 0.0, 0.05])
     runs = TEXTS + shifts[:, None]
+    parts = statistics.parts_of(runs)
 
-    value, low, high = statistics.resampled_runs(statistics.parts_of(runs), statistics.ratio_of)
+    value, low, high = statistics.resampled_runs(parts, statistics.ratio_of)
 
-    half_of_runs = stats.t.ppf(0.975, 2) * stats.sem(shifts)
+    quantile = stats.t.ppf(0.975, 2)
+    half_of_runs = quantile * stats.sem(shifts)
     half_of_texts = statistics.interval(TEXTS).high - value
     half = np.hypot(half_of_runs, half_of_texts)
     assert high - value == pytest.approx(half, rel=1e-6)
@@ -192,16 +206,20 @@ def distances():
 
 
 def test_the_number_of_all_pairs_is_their_mean(distances):
-    value, low, high = statistics.over_pairs(statistics.parts_of(distances))
+    parts = statistics.parts_of(distances)
+    value, low, high = statistics.over_pairs(parts)
     is_pair = ~np.eye(4, dtype=bool)
-    assert value == pytest.approx(distances[is_pair].mean())
+    mean_of_pairs = distances[is_pair].mean()
+    assert value == pytest.approx(mean_of_pairs)
     assert low < value < high
 
 
 def test_the_order_of_the_runs_does_not_matter(distances):
-    expected = statistics.over_pairs(statistics.parts_of(distances))
     reversed_runs = distances[::-1, ::-1]
-    interval = statistics.over_pairs(statistics.parts_of(reversed_runs))
+    parts = statistics.parts_of(distances)
+    reversed_parts = statistics.parts_of(reversed_runs)
+    expected = statistics.over_pairs(parts)
+    interval = statistics.over_pairs(reversed_parts)
     assert interval == pytest.approx(expected)
 
 
@@ -209,6 +227,20 @@ def test_two_runs_say_nothing_of_a_third(distances):
     two_runs = distances[:2, :2]
     interval = statistics.over_pairs(statistics.parts_of(two_runs))
     assert np.isnan(interval.low)
+
+
+def likeliest_share(more, less, n, difference):
+    """The most likely share q of `less` where that of `more` is q + difference, on a grid."""
+    lowest_share = max(0, -difference)
+    highest_share = min(1, (1 - difference) / 2)
+    share = np.linspace(lowest_share, highest_share, 200_001)[1:-1]
+    neither = 1 - 2 * share - difference
+    concordant = n - more - less
+    likelihood = more * np.log(share + difference)
+    likelihood += less * np.log(share)
+    likelihood += concordant * np.log(neither)
+    likeliest = np.nanargmax(likelihood)
+    return share[likeliest]
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
@@ -221,27 +253,21 @@ def test_tangos_interval_inverts_the_score_test(end):
     more = 9
     less = 3
     n = 80
-    difference = getattr(statistics.paired_difference(more, less, n), end)
+    interval = statistics.paired_difference(more, less, n)
+    difference = getattr(interval, end)
 
-    lowest_share = max(0, -difference)
-    highest_share = min(1, (1 - difference) / 2)
-    share = np.linspace(lowest_share, highest_share, 200_001)[1:-1]
-    neither = 1 - 2 * share - difference
-    likelihood = more * np.log(share + difference)
-    likelihood += less * np.log(share)
-    likelihood += (n - more - less) * np.log(neither)
-    likeliest_share = share[np.nanargmax(likelihood)]
-
-    variance = n * (2 * likeliest_share + difference * (1 - difference))
+    share = likeliest_share(more, less, n, difference)
+    variance_of_pair = 2 * share + difference * (1 - difference)
     beyond = more - less - n * difference
-    score = beyond / np.sqrt(variance)
+    score = beyond / np.sqrt(n * variance_of_pair)
     assert abs(score) == pytest.approx(1.95996, abs=2e-3)
 
 
 def test_a_difference_the_other_way_round_has_the_other_sign():
     value, low, high = statistics.paired_difference(9, 3, 80)
     reversed_difference = statistics.paired_difference(3, 9, 80)
-    assert reversed_difference == pytest.approx((-value, -high, -low))
+    expected = (-value, -high, -low)
+    assert reversed_difference == pytest.approx(expected)
 
 
 def test_a_difference_ends_at_1():
@@ -293,7 +319,9 @@ def test_a_number_without_an_interval_has_no_p_value():
 def test_the_p_value_is_that_of_the_normal_distribution():
     """A value of 2.5 standard errors."""
     half = 1.96 * 0.1
-    p = statistics.p_value(0.25, 0.25 - half, 0.25 + half, 0)
+    low = 0.25 - half
+    high = 0.25 + half
+    p = statistics.p_value(0.25, low, high, 0)
     expected = 2 * stats.norm.sf(2.5)
     assert p == pytest.approx(expected, rel=1e-3)
 
@@ -337,9 +365,11 @@ def test_rare_skewed_and_constant_samples_decide_nothing(values, rare):
 @pytest.mark.parametrize("hits", [1, 7, 20, 39])
 def test_the_half_width_of_independent_rows_has_wilsons_interval(hits):
     share = hits / 40
-    half_width = stats.norm.ppf(0.975) * np.sqrt(share * (1 - share) / 40)
-    found = statistics.wilson_of_half_width(share, half_width)
-    assert found == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+    standard_error = np.sqrt(share * (1 - share) / 40)
+    half_width = stats.norm.ppf(0.975) * standard_error
+    interval = statistics.wilson_of_half_width(share, half_width)
+    expected = statistics.wilson(hits, 40)
+    assert interval == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_half_width_at_the_end_of_the_scale_is_cut_there():
@@ -351,14 +381,16 @@ def test_a_half_width_at_the_end_of_the_scale_is_cut_there():
 def test_a_share_of_rows_that_are_clusters_of_their_own_is_wilsons(hits):
     row = np.arange(40)
     share = statistics.wilson_of_clusters(row < hits, row)
-    assert share == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+    expected = statistics.wilson(hits, 40)
+    assert share == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("hits", [0, 1, 7, 20, 40])
 def test_a_row_that_is_repeated_within_its_cluster_says_nothing_new(hits):
     cluster = np.repeat(np.arange(40), 5)
     share = statistics.wilson_of_clusters(cluster < hits, cluster)
-    assert share == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+    expected = statistics.wilson(hits, 40)
+    assert share == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
@@ -383,7 +415,8 @@ def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
 def test_a_share_of_clusters_of_equally_many_rows_is_wilsons(hits, rows):
     sizes = np.full(40, rows)
     share = statistics.wilson_of_whole_clusters(hits / 40, sizes)
-    assert share == pytest.approx(statistics.wilson(hits, 40), abs=1e-12)
+    expected = statistics.wilson(hits, 40)
+    assert share == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
@@ -413,7 +446,8 @@ def test_twenty_answers_about_one_text_are_worth_one():
     z = stats.norm.ppf(0.975)
     root = np.sqrt(0.25 + z**2 / 4)
     half = z * root / (1 + z**2)
-    assert share == pytest.approx((0.5, 0.5 - half, 0.5 + half), abs=1e-12)
+    expected = (0.5, 0.5 - half, 0.5 + half)
+    assert share == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_share_of_no_rows_is_unknown():
@@ -432,7 +466,7 @@ def two_runs():
 
 
 def with_undefined_run(values):
-    undefined = np.full((1, values.shape[1]), np.nan)
+    undefined = np.full_like(values[:1], np.nan)
     return np.concatenate([values, undefined])
 
 

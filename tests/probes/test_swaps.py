@@ -582,7 +582,8 @@ def first_word(batch):
 
 def test_a_text_of_which_one_word_is_seen_has_no_number():
     split, votes = words_decide(1, 5.0)
-    numbers = measured(split, Voting(votes, FOCUS["even"], sees=first_word))
+    model = Voting(votes, FOCUS["even"], sees=first_word)
+    numbers = measured(split, model)
     assert numbers["swap_excess"].isnan().all()
 
 
@@ -629,7 +630,8 @@ def test_a_model_that_is_too_noisy_gets_more_passes():
 
 def test_without_any_effect_there_are_no_more_passes():
     split, votes = words_decide(1, 5.0)
-    numbers = measured(split, Voting(votes * 0, FOCUS["even"]))
+    model_without_votes = Voting(votes * 0, FOCUS["even"])
+    numbers = measured(split, model_without_votes)
     assert (numbers["swap_passes"] == 400).all()
     assert "no word moves the prediction" in shared(numbers).unasked
 
@@ -724,7 +726,9 @@ def test_the_words_of_a_class_are_not_those_of_another_one():
     assert class_0.strongest == 0
     assert class_1.strongest == 0
     assert class_2.strongest == 1
-    assert class_0.shares[1].item() == pytest.approx((0.1 / (0.8 / 3)) ** 2)
+    share_of_second_word = class_0.shares[1].item()
+    third_of_strongest = 0.8 / 3
+    assert share_of_second_word == pytest.approx((0.1 / third_of_strongest) ** 2)
     assert class_1.shares.tolist() == pytest.approx([1, 1, 0])
     assert class_2.shares.tolist() == pytest.approx([0, 1, 0])
 
@@ -848,8 +852,8 @@ def test_the_share_of_sentences_is_the_weight_on_the_one_that_decides_beyond_cha
 
     shares = sentences_by_focus[kind]["word_share"]
     assert shares.shape == is_deciding.shape
-    assert float(shares[is_deciding].mean()) > 0.95
-    assert float(shares[~is_deciding].abs().mean()) < 0.1
+    assert shares[is_deciding].mean() > 0.95
+    assert shares[~is_deciding].abs().mean() < 0.1
 
 
 def test_right_attention_over_sentences_is_a_yes_and_even_weights_are_worth_nothing(
