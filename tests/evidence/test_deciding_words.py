@@ -82,11 +82,13 @@ def side_by_side(parts):
 def columns(share, *, texts=100, runs=1, spread=0.1, strength=0.2, seed=0):
     """Texts whose shares lie around this one, all equally strong."""
     draw = np.random.default_rng(seed)
-    text_share = share + spread * draw.standard_normal((1, texts))
+    deviation = draw.standard_normal((1, texts))
+    text_share = share + spread * deviation
     noise = 0.02 * draw.standard_normal((runs, texts))
     room = np.full((runs, texts), ROOM)
     excess = (text_share + noise) * room
-    return Columns(excess, room, np.full((runs, texts), strength))
+    equal_strength = np.full((runs, texts), strength)
+    return Columns(excess, room, equal_strength)
 
 
 def jackknife_half_width(leave_one_out):
@@ -97,7 +99,8 @@ def jackknife_half_width(leave_one_out):
     """
     groups = len(leave_one_out)
     deviations = np.array(leave_one_out) - np.mean(leave_one_out)
-    variance = (groups - 1) / groups * np.sum(deviations**2)
+    sum_of_squares = np.sum(deviations**2)
+    variance = (groups - 1) / groups * sum_of_squares
     quantile = scipy.stats.t.ppf(0.975, groups - 1)
     return quantile * np.sqrt(variance)
 
@@ -118,7 +121,8 @@ def symmetric_half_width(share, end):
         return np.sqrt(weight_on_words * (1 - weight_on_words))
 
     distance = abs(share.value - end)
-    return distance * size_of_error(share.value) / size_of_error(end)
+    errors = distance / size_of_error(end)
+    return errors * size_of_error(share.value)
 
 
 def test_the_share_is_the_ratio_of_sums_weighted_by_what_the_strongest_word_does():
@@ -133,7 +137,8 @@ def test_the_share_is_the_ratio_of_sums_weighted_by_what_the_strongest_word_does
     weighted_excess = 0.0
     weighted_room = 0.0
     for text in range(60):
-        weight = min(max(strength[text] / reference, 0), 1)
+        relative_strength = strength[text] / reference
+        weight = np.clip(relative_strength, 0, 1)
         weighted_excess += weight * excess[text]
         weighted_room += weight * room[text]
     expected = weighted_excess / weighted_room
@@ -153,8 +158,10 @@ def test_the_interval_over_texts_is_the_jackknifes_by_groups(value):
         rest = numbers.of_texts(group != number)
         without_group.append(rest.share.value)
     half = jackknife_half_width(without_group)
-    assert symmetric_half_width(share, share.low) == pytest.approx(half, abs=1e-9)
-    assert symmetric_half_width(share, share.high) == pytest.approx(half, abs=1e-9)
+    lower_half = symmetric_half_width(share, share.low)
+    upper_half = symmetric_half_width(share, share.high)
+    assert lower_half == pytest.approx(half, abs=1e-9)
+    assert upper_half == pytest.approx(half, abs=1e-9)
 
 
 def test_texts_that_are_all_alike_still_have_an_interval():
@@ -170,16 +177,20 @@ def test_texts_that_are_all_alike_still_have_an_interval():
 
 def test_runs_that_differ_widen_the_interval():
     numbers = columns(0.6, runs=3)
-    shift_by_run = np.array([[-0.1], [0.0], [0.1]])
-    shifted = Columns(numbers.excess + shift_by_run, numbers.room, numbers.strength)
-    apart = shifted.share
-    alike = numbers.share
-    assert apart.value == pytest.approx(alike.value, abs=1e-9)
+    shift_by_run = np.array([-0.1, 0.0, 0.1])
+    shifted_excess = numbers.excess + shift_by_run[:, None]
+    shifted = Columns(shifted_excess, numbers.room, numbers.strength)
+    share = shifted.share
+    share_of_equals = numbers.share
+    assert share.value == pytest.approx(share_of_equals.value, abs=1e-9)
+
     error_of_runs = 0.1 / ROOM / np.sqrt(3)
-    half_of_runs = scipy.stats.t.ppf(0.975, 2) * error_of_runs
-    half_of_texts = symmetric_half_width(alike, alike.low)
-    half = np.hypot(half_of_runs, half_of_texts)
-    assert symmetric_half_width(apart, apart.low) == pytest.approx(half, rel=0.15)
+    quantile = scipy.stats.t.ppf(0.975, 2)
+    half_of_runs = quantile * error_of_runs
+    half_of_texts = symmetric_half_width(share_of_equals, share_of_equals.low)
+    expected_half = np.hypot(half_of_runs, half_of_texts)
+    half = symmetric_half_width(share, share.low)
+    assert half == pytest.approx(expected_half, rel=0.15)
 
 
 @pytest.mark.parametrize("share", [1.4, -1.4])
@@ -195,13 +206,15 @@ def test_few_texts_are_no_error(number_of_texts):
 
 def test_texts_that_were_not_examined_do_not_count():
     numbers = columns(0.5)
-    not_examined = np.full((1, 2), np.nan)
-    with_others = side_by_side([numbers, Columns(not_examined, not_examined, not_examined)])
-    assert with_others.share == numbers.share
+    undefined = np.full((1, 2), np.nan)
+    not_examined = Columns(undefined, undefined, undefined)
+    all_texts = side_by_side([numbers, not_examined])
+    assert all_texts.share == numbers.share
 
 
 def test_without_a_word_that_does_anything_it_is_not_asked():
-    assert "no word moves the prediction" in columns(0.9, strength=0.004).share.unasked
+    share = columns(0.9, strength=0.004).share
+    assert "no word moves the prediction" in share.unasked
 
 
 def test_with_few_texts_that_words_decide_it_is_not_asked():
@@ -228,8 +241,9 @@ def two_classes(first, second, texts=100):
 def test_each_class_has_its_share():
     numbers, predicted = two_classes(0.9, 0.2)
     parts = numbers.shares_by_class(predicted)
+    shares = [part.share.value for part in parts]
     assert [part.predicted_class for part in parts] == [0, 1]
-    assert [part.share.value for part in parts] == pytest.approx([0.9, 0.2], abs=0.05)
+    assert shares == pytest.approx([0.9, 0.2], abs=0.05)
     assert [part.answer for part in parts] == ["yes", "no"]
     assert [part.texts for part in parts] == [50, 50]
 
@@ -244,8 +258,9 @@ def test_a_class_without_words_of_its_own_says_so():
 def test_a_small_class_is_not_asked():
     numbers, _ = two_classes(0.9, 0.0, texts=100)
     is_small_class = np.arange(100) < 8
-    parts = numbers.shares_by_class(is_small_class[None].astype(int))
-    assert parts[1].answer == "too few texts"
+    predicted = is_small_class[None].astype(int)
+    _, small_class = numbers.shares_by_class(predicted)
+    assert small_class.answer == "too few texts"
 
 
 def test_intervals_that_hold_together_are_students_at_the_corrected_level():
@@ -310,8 +325,10 @@ def test_a_yes_takes_every_class_with_words():
 )
 def test_effects_that_are_not_reliable_give_no_no(share, reliability, verdict):
     """Noise makes the share smaller, so that a yes stays one."""
-    judgements = judged(columns(share), swap_reliability=np.full(100, reliability))
-    assert judgement_on(SHARE_CLAIM, judgements).verdict is verdict
+    reliabilities = np.full(100, reliability)
+    judgements = judged(columns(share), swap_reliability=reliabilities)
+    line = judgement_on(SHARE_CLAIM, judgements)
+    assert line.verdict is verdict
 
 
 def test_reliability_is_that_of_the_texts_that_count():
@@ -322,7 +339,9 @@ def test_reliability_is_that_of_the_texts_that_count():
 
 @pytest.mark.parametrize("passes", [100, 200, 401])
 def test_other_numbers_of_passes_cite_no_record(passes):
-    line = judgement_on(SHARE_CLAIM, judged(columns(0.8), swap_passes=np.full(100, passes)))
+    passes_of_texts = np.full(100, passes)
+    judgements = judged(columns(0.8), swap_passes=passes_of_texts)
+    line = judgement_on(SHARE_CLAIM, judgements)
     assert line.verdict is Verdict.MEETS
     assert not line.ticked
     assert line.track_record == NONE
@@ -330,8 +349,11 @@ def test_other_numbers_of_passes_cite_no_record(passes):
 
 def test_passes_in_bfloat16_cite_no_record():
     """A table of the default has no such metric, and cites the record."""
-    usual = judgement_on(SHARE_CLAIM, judged(columns(0.8)))
-    rounded = judgement_on(SHARE_CLAIM, judged(columns(0.8), swap_in_bfloat16=np.ones(100)))
+    numbers = columns(0.8)
+    judgements = judged(numbers)
+    judgements_in_bfloat16 = judged(numbers, swap_in_bfloat16=np.ones(100))
+    usual = judgement_on(SHARE_CLAIM, judgements)
+    rounded = judgement_on(SHARE_CLAIM, judgements_in_bfloat16)
     assert usual.verdict is rounded.verdict is Verdict.MEETS
     assert usual.track_record != NONE
     assert rounded.track_record == NONE
@@ -379,8 +401,9 @@ def test_the_interval_of_a_skew_share_of_few_texts_holds_the_truth():
         draw = np.random.default_rng(seed)
         is_on_words = draw.random(25) < 0.15
         room = np.full((1, 25), ROOM)
-        excess = np.where(is_on_words, ROOM, ROOM - 1)[None]
-        share = Columns(excess, room, np.full_like(room, 0.2)).share
+        strength = np.full_like(room, 0.2)
+        excess = np.where(is_on_words, ROOM, ROOM - 1)
+        share = Columns(excess[None], room, strength).share
         truth = (0.15 - (1 - ROOM)) / ROOM
         held += share.low <= truth <= share.high
         half = symmetric_half_width(share, share.high)
@@ -403,14 +426,17 @@ def labelled_texts(shares, *, texts=40, noise=0.01, seed=0):
     """Texts that are each asked for one label per share, and what the rows have in common."""
     draw = np.random.default_rng(seed)
     labels = len(shares)
+    rows = texts * labels
     text = np.repeat(np.arange(texts), labels)
     label = np.tile(np.arange(labels), texts)
-    row_noise = noise * draw.standard_normal(texts * labels)
-    row_share = np.asarray(shares)[label] + row_noise
-    room = np.full((1, texts * labels), ROOM)
-    strength = np.full_like(room, 0.2)
     names = [f"label{number}" for number in range(labels)]
-    return Columns(row_share * room, room, strength), Clusters(text, label, names)
+
+    row_noise = noise * draw.standard_normal(rows)
+    row_share = np.asarray(shares)[label] + row_noise
+    room = np.full((1, rows), ROOM)
+    excess = row_share * room
+    strength = np.full_like(room, 0.2)
+    return Columns(excess, room, strength), Clusters(text, label, names)
 
 
 @pytest.fixture
@@ -420,8 +446,9 @@ def repeated_rows():
     text = np.repeat(np.arange(15), 8)
     text_share = 0.5 + 0.2 * draw.standard_normal(15)
     room = np.full((1, 120), ROOM)
+    excess = text_share[text] * room
     strength = np.full_like(room, 0.2)
-    return Columns(text_share[text] * room, room, strength), text
+    return Columns(excess, room, strength), text
 
 
 def test_rows_of_one_text_are_left_out_together(repeated_rows):
@@ -430,9 +457,11 @@ def test_rows_of_one_text_are_left_out_together(repeated_rows):
     without_text = []
     for left_out in range(15):
         rest = numbers.of_texts(text != left_out)
-        without_text.append(rest.excess.sum() / rest.room.sum())
-    half = jackknife_half_width(without_text)
-    assert symmetric_half_width(share, share.low) == pytest.approx(half, abs=1e-9)
+        share_of_rest = rest.excess.sum() / rest.room.sum()
+        without_text.append(share_of_rest)
+    expected_half = jackknife_half_width(without_text)
+    half = symmetric_half_width(share, share.low)
+    assert half == pytest.approx(expected_half, abs=1e-9)
     assert share.n == 15
 
 
@@ -441,8 +470,9 @@ def test_rows_taken_for_texts_would_have_far_too_narrow_an_interval(repeated_row
     over_texts = numbers.share_over(Clusters(text))
     over_rows = numbers.share
     width_over_texts = over_texts.high - over_texts.low
+    width_over_rows = over_rows.high - over_rows.low
     assert over_rows.value == over_texts.value
-    assert over_rows.high - over_rows.low < width_over_texts / 2
+    assert width_over_rows < width_over_texts / 2
 
 
 @pytest.mark.parametrize(
@@ -459,7 +489,8 @@ def test_labels_that_differ_widen_the_interval_as_so_many_clusters(shares, noise
     without_label = []
     for label in range(5):
         rest = numbers.of_texts(clusters.label != label)
-        without_label.append(rest.excess.sum() / rest.room.sum())
+        share_of_rest = rest.excess.sum() / rest.room.sum()
+        without_label.append(share_of_rest)
     half_of_labels = jackknife_half_width(without_label)
     half_of_texts = symmetric_half_width(over_texts, over_texts.low)
     half = np.hypot(half_of_labels, half_of_texts)
@@ -470,20 +501,24 @@ def test_labels_that_differ_widen_the_interval_as_so_many_clusters(shares, noise
 def test_labels_that_are_alike_leave_a_narrow_interval():
     different, clusters = labelled_texts([0.1, 0.3, 0.5, 0.7, 0.9])
     wide = different.share_over(clusters)
-    alike, clusters = labelled_texts([0.5] * 5)
-    narrow = alike.share_over(clusters)
-    assert narrow.high - narrow.low < (wide.high - wide.low) / 4
+    equal, clusters = labelled_texts([0.5] * 5)
+    narrow = equal.share_over(clusters)
+    width_of_different = wide.high - wide.low
+    width_of_equal = narrow.high - narrow.low
+    assert width_of_equal < width_of_different / 4
 
 
 def test_the_share_of_a_label_is_that_of_its_rows_alone():
     numbers, clusters = labelled_texts([0.1, 0.8, 0.5], texts=60)
     labels = shares_of_labels(numbers.excess, numbers.room, numbers.strength, clusters=clusters)
+    parts = [label.part for label in labels]
     assert [label.label for label in labels] == ["label0", "label1", "label2"]
-    for number, label in enumerate(labels):
+    for number, part in enumerate(parts):
         rows = numbers.of_texts(clusters.label == number)
-        assert label.part.share.value == pytest.approx(rows.share.value, abs=1e-12)
-        assert label.part.texts == 60
-    assert [label.part.answer for label in labels] == ["no", "yes", "yes"]
+        expected = rows.share.value
+        assert part.share.value == pytest.approx(expected, abs=1e-12)
+        assert part.texts == 60
+    assert [part.answer for part in parts] == ["no", "yes", "yes"]
 
 
 @pytest.fixture
@@ -492,8 +527,13 @@ def table_of_labels():
     numbers, _ = labelled_texts([0.1, 0.9], texts=60)
     results = table("swaps", numbers.metrics("swap"))
     run = str(results["run_id"].iloc[0])
-    first_rows = {row: row - row % 2 for row in range(1, 120, 2)}
-    labels = {row: f"label{row % 2}" for row in range(120)}
+    first_rows = {}
+    labels = {}
+    for first in range(0, 120, 2):
+        second = first + 1
+        first_rows[second] = first
+        labels[first] = "label0"
+        labels[second] = "label1"
     results.attrs["asked"] = {run: first_rows}
     results.attrs["asked_labels"] = {run: labels}
     return results
@@ -547,8 +587,9 @@ def test_of_every_class_predicted_or_not_a_text_counts_once(three_classes):
 
 def test_the_lowest_of_every_class_has_its_own_share(three_classes):
     lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(three_classes))
+    expected = three_classes[1].share.value
     assert lowest.part == "class_1"
-    assert lowest.value == pytest.approx(three_classes[1].share.value, abs=1e-12)
+    assert lowest.value == pytest.approx(expected, abs=1e-12)
 
 
 def test_every_class_has_its_answer_under_its_name(three_classes):
@@ -572,7 +613,8 @@ def outputs(shares, *, spread=0.1, seed=0):
     """Forty texts of every class, each class with its share."""
     parts = []
     for number, share in enumerate(shares):
-        parts.append(columns(share, texts=40, spread=spread, seed=(seed, number)))
+        part = columns(share, texts=40, spread=spread, seed=(seed, number))
+        parts.append(part)
     return parts
 
 
@@ -585,7 +627,8 @@ def test_of_eight_classes_at_the_threshold_hardly_ever_one_is_said_to_have_less(
         parts = outputs([LEAST_SHARE] * 8, spread=0.6, seed=sample)
         lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(parts))
         verdicts.append(lowest.exceeds(LEAST_SHARE))
-        samples_with_less_alone += any(part.share.high < LEAST_SHARE for part in parts)
+        has_less_alone = [part.share.high < LEAST_SHARE for part in parts]
+        samples_with_less_alone += any(has_less_alone)
     most_fails = scipy.stats.binom.ppf(0.999, samples, 0.05)
     assert verdicts.count(Verdict.FAILS) <= most_fails
     assert verdicts.count(Verdict.MEETS) == 0
@@ -601,7 +644,8 @@ def test_of_eight_classes_at_the_threshold_hardly_ever_one_is_said_to_have_less(
     ],
 )
 def test_one_class_with_less_is_still_found(shares, verdict):
-    lowest = LOWEST_OUTPUT_CLAIM.measure(table_of_outputs(outputs(shares)))
+    results = table_of_outputs(outputs(shares))
+    lowest = LOWEST_OUTPUT_CLAIM.measure(results)
     assert lowest.part == "class_1"
     assert lowest.exceeds(LEAST_SHARE) is verdict
 

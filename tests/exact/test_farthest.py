@@ -34,7 +34,8 @@ def best_of(candidates, attention, logits, epsilon):
     after = predict(candidates, logits)
     is_allowed = total_variation(after, before) <= epsilon
     jsd = jensen_shannon(candidates, attention)
-    return jsd[is_allowed].amax().item()
+    allowed = jsd[is_allowed]
+    return allowed.amax().item()
 
 
 def simplex_grid(seq, steps):
@@ -53,7 +54,8 @@ def edges(seq, steps):
     corners = torch.eye(seq, dtype=torch.float64)
     attentions = []
     for first, second in itertools.combinations(corners, 2):
-        attentions.append(share * first + (1 - share) * second)
+        edge = share * first + (1 - share) * second
+        attentions.append(edge)
     return torch.cat(attentions)
 
 
@@ -72,24 +74,30 @@ def check_claims(result, attention, logits, content, epsilon, *, exclusive=True)
     before = torch.einsum("bt,btc->bc", attention, logits)
     after = torch.einsum("bt,btc->bc", farthest, logits)
     if exclusive:
-        tvd = total_variation(before.softmax(-1), after.softmax(-1))
+        prediction = before.softmax(-1)
+        new_prediction = after.softmax(-1)
+        tvd = total_variation(prediction, new_prediction)
     else:
         change = after.sigmoid() - before.sigmoid()
         tvd = change.abs().mean(-1)
     assert_close(result.tvd, tvd, rtol=0, atol=1e-6)
-    assert (result.tvd <= max(epsilon, 2e-12)).all()
+    largest_change = max(epsilon, 2e-12)
+    assert (result.tvd <= largest_change).all()
 
     jsd = jensen_shannon(attention, farthest)
     assert_close(result.jsd, jsd, rtol=0, atol=1e-6)
     assert (result.jsd >= 0).all()
     assert (result.upper_bound >= result.jsd).all()
-    assert (result.upper_bound <= free_bound(attention, content) + 1e-6).all()
+
+    loosest_bound = free_bound(attention, content)
+    assert (result.upper_bound <= loosest_bound + 1e-6).all()
 
 
 def free_bound(attention, content):
     """The JSD of all weight on the least attended position."""
     least = torch.where(content, attention, 1).amin(-1)
-    pair = torch.stack([least, torch.zeros_like(least)], -1)
+    nothing = torch.zeros_like(least)
+    pair = torch.stack([least, nothing], -1)
     all_weight = torch.tensor([1.0, 0.0]).double()
     of_pair = jensen_shannon(pair, all_weight)
     of_rest = math.log(2) * (1 - least) / 2
@@ -119,10 +127,12 @@ def test_a_plain_loop_over_all_vertices_agrees():
     attention, logits, content = texts(30, 9, seed=3, markers=True)
     result = farthest_attention(attention, logits, content, epsilon=0.05)
     check_claims(result, attention, logits, content, 0.05)
-    margins = logits[..., 1] - logits[..., 0]
+    class_0, class_1 = logits.unbind(-1)
+    margins = class_1 - class_0
     best = []
     for weights, margin in zip(attention, margins, strict=True):
-        best.append(best_vertex(weights, margin, epsilon=0.05))
+        jsd = best_vertex(weights, margin, epsilon=0.05)
+        best.append(jsd)
     assert result.jsd.tolist() == pytest.approx(best, abs=1e-9)
 
 
@@ -146,8 +156,9 @@ def best_vertex(attention, margin, epsilon):
     for i, j, limit in itertools.product(positions, positions, limits):
         share = mass
         if i != j:
-            missing = limit - markers @ margin - mass * margin[j]
-            share = missing / (margin[i] - margin[j])
+            margin_without_share = markers @ margin + mass * margin[j]
+            gain = margin[i] - margin[j]
+            share = (limit - margin_without_share) / gain
         if not 0 <= share <= mass:  # a limit out of reach is NaN
             continue
         candidate = markers.clone()
@@ -167,7 +178,8 @@ def farthest_of_two_classes(attention, margin, epsilon, content=None):
     if content is None:
         content = [True] * attention.numel()
     content = torch.tensor([content])
-    logits = torch.stack([torch.zeros_like(margin), margin], -1)
+    no_lead = torch.zeros_like(margin)
+    logits = torch.stack([no_lead, margin], -1)
     result = farthest_attention(attention, logits, content, epsilon=epsilon)
     check_claims(result, attention, logits, content, epsilon)
     return result.attention[0].round(decimals=6).tolist()
@@ -197,12 +209,20 @@ def test_a_position_that_would_change_the_prediction_gets_nothing():
 
 
 def test_only_the_models_own_attention_keeps_the_margin_of_two_positions():
-    assert farthest_of_two_classes([0.5, 0.5], [1.0, -1.0], epsilon=0.0) == [0.5, 0.5]
+    weights = [0.5, 0.5]
+    margin = [1.0, -1.0]
+    assert farthest_of_two_classes(weights, margin, epsilon=0.0) == weights
 
 
-def test_a_position_without_weight_may_get_all_of_it():
-    assert farthest_of_two_classes([1.0, 0.0], [-3.0, -3.0], epsilon=0.01) == [0, 1]
-    assert farthest_of_two_classes([0.5, 0.0, 0.5], [1.0, 0.0, -1.0], epsilon=0.0) == [0, 1, 0]
+@pytest.mark.parametrize(
+    ("weights", "margin", "epsilon", "farthest"),
+    [
+        pytest.param([1.0, 0.0], [-3.0, -3.0], 0.01, [0, 1], id="equal margins"),
+        pytest.param([0.5, 0.0, 0.5], [1.0, 0.0, -1.0], 0.0, [0, 1, 0], id="the mean margin"),
+    ],
+)
+def test_a_position_without_weight_may_get_all_of_it(weights, margin, epsilon, farthest):
+    assert farthest_of_two_classes(weights, margin, epsilon) == farthest
 
 
 def test_of_equally_attended_positions_the_first_gets_all():
@@ -283,7 +303,8 @@ def test_repeated_words_give_the_same_answer_in_any_batch(extra):
     logits = logits.repeat(1, 4, 1)
     content = content.repeat(1, 4)
     whole = farthest_attention(attention, logits, content, epsilon=0.01)
-    support = pad(whole.attention > 0, (0, extra))
+    has_weight = whole.attention > 0
+    support = pad(has_weight, (0, extra))
 
     wide = [
         pad(attention, (0, extra)),
@@ -318,10 +339,12 @@ def test_a_text_of_4000_positions(classes):
 
 @pytest.mark.parametrize("epsilon", [-0.01, math.nan])
 def test_an_impossible_epsilon_is_refused(epsilon):
+    arguments = texts(1, 3)
     with pytest.raises(UserError, match=f"epsilon is {epsilon}: expected"):
-        farthest_attention(*texts(1, 3), epsilon=epsilon, effort=1)
+        farthest_attention(*arguments, epsilon=epsilon, effort=1)
 
 
 def test_a_negative_effort_is_refused():
+    arguments = texts(1, 3)
     with pytest.raises(UserError, match="effort is -1: expected"):
-        farthest_attention(*texts(1, 3), epsilon=0.01, effort=-1)
+        farthest_attention(*arguments, epsilon=0.01, effort=-1)

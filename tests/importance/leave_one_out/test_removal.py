@@ -70,7 +70,10 @@ def test_multi_label_tasks_take_the_mean_over_the_labels():
     shortened = one_by_one(classifier, batch, 2, 4)[0]
     distance = (shortened - original).abs().mean()
     assert_close(removals.distance[2, 4], distance, atol=1e-6, rtol=0)
-    label_flips = (shortened > 0.5) != (original > 0.5)
+
+    has_label = original > 0.5
+    has_label_when_shortened = shortened > 0.5
+    label_flips = has_label_when_shortened != has_label
     assert removals.flips[2, 4] == label_flips.any()
 
 
@@ -78,7 +81,8 @@ def test_agrees_with_the_published_loop():
     classifier, batch, outputs = subject(lengths=[7, 5, 9])
     expected = reference.leave_one_out(reference.packed(classifier), batch)
     distance = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    assert_close(distance[batch.content], expected[batch.content], atol=1e-10, rtol=0)
+    content = batch.content
+    assert_close(distance[content], expected[content], atol=1e-10, rtol=0)
 
 
 MIXED_LENGTHS = [30, 3, 17, 5]
@@ -122,16 +126,19 @@ def test_a_text_alone_has_the_numbers_that_it_has_in_its_batch(encoder, toleranc
     expected = leave_one_out(classifier, batch, outputs, tolerance=tolerance).distance
     for row in range(4):
         text = rows_of(batch, [row])
-        removals = leave_one_out(classifier, text, classifier(text), tolerance=tolerance)
+        outputs_alone = classifier(text)
+        removals = leave_one_out(classifier, text, outputs_alone, tolerance=tolerance)
         [distance] = removals.distance
-        equal(distance, expected[row, : len(distance)], near)
+        length = len(distance)
+        equal(distance, expected[row, :length], near)
 
 
 @pytest.mark.parametrize("question", [False, True])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_states_in_float32_agree_with_all_in_float64(encoder, attention, question):
-    classifier, batch, outputs = subject(encoder, attention, question=question, lengths=[80, 30, 3])
+    lengths = [80, 30, 3]
+    classifier, batch, outputs = subject(encoder, attention, question=question, lengths=lengths)
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
     distance = leave_one_out(classifier, batch, outputs).distance
     equal(distance, exact, 2e-6)
@@ -168,12 +175,15 @@ def repetitive():
 @pytest.mark.parametrize("shortcut", [True, False])
 def test_equal_neighbours_are_tied_to_the_last_digit(repetitive, shortcut):
     removals = leave_one_out(*repetitive, shortcut=shortcut)
-    for values in removals.distance, removals.flips:
-        assert values[0, 3:7].unique().numel() == 1
-        assert values[0, 8] == values[0, 9]
-        assert values[2, 8] == values[2, 9]
-        assert values[1, 0].isnan()
-    assert removals.distance[0, 7] != removals.distance[0, 6]
+    for first, second, third in (removals.distance, removals.flips):
+        long_run = first[3:7]
+        assert long_run.unique().numel() == 1
+        assert first[8] == first[9]
+        assert third[8] == third[9]
+        assert second[0].isnan()
+
+    distance_of_first = removals.distance[0]
+    assert distance_of_first[7] != distance_of_first[6]
 
 
 def test_scores_beyond_what_exp_can_hold():
@@ -202,18 +212,19 @@ def test_a_shortened_text_keeps_its_markers_and_loses_one_column_of_everything_o
     batch = toy_batch([6, 4, 1], padding=3)
     batch.sentence = torch.where(batch.content, 0, -1)
     batch.rationale = batch.content.clone()
-    batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
-    texts = [0, 1, 0]
-    places = [2, 1, 5]
+    lengths = batch.content.sum(-1, keepdim=True)
+    batch.teacher_attention = batch.content / lengths
+    texts = torch.tensor([0, 1, 0])
+    places = torch.tensor([2, 1, 5])
 
-    shortened = batch.without(torch.tensor(texts), torch.tensor(places))
+    shortened = batch.without(texts, places)
 
     for name in ("ids", "mask", "content", "rationale", "sentence"):
         column = getattr(batch, name)
         shorter_column = getattr(shortened, name)
-        for row, (text, place) in enumerate(zip(texts, places, strict=True)):
+        for text, place, shorter in zip(texts, places, shorter_column, strict=True):
             expected = column[text].tolist()
             del expected[place]
-            assert shorter_column[row].tolist() == expected
+            assert shorter.tolist() == expected
     assert shortened.teacher_attention is None  # a teacher never saw the shortened text
     assert shortened.example_id.tolist() == [100, 101, 100]
