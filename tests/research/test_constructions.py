@@ -54,8 +54,10 @@ def test_the_attention_is_one(name):
     construction = CONSTRUCTIONS[name]
     texts = construction.written(1)
     model = construction.model(texts, 1)
-    attention = model(split_of(texts)[range(len(texts))]).attention
-    assert attention.sum(-1).tolist() == pytest.approx([1] * len(texts))
+    count = len(texts)
+    batch = split_of(texts)[range(count)]
+    attention = model(batch).attention
+    assert attention.sum(-1).tolist() == pytest.approx([1] * count)
     assert attention.min() >= 0
 
 
@@ -93,7 +95,8 @@ def test_several_attentions_have_the_shares_that_the_probe_gives_each():
     construction = token("", "", on_cues(), "").with_texts(30)
     measured = MeasuredTexts.of(construction, 0)
     for attend in (on_cues(), on_places(0)):
-        line = ask(replace(construction, attend=attend)).line
+        outcome = ask(replace(construction, attend=attend))
+        line = outcome.line
         draw = np.random.default_rng((0, 1))
         weights = [attend(draw, text) for text in measured.texts]
         share = measured.share([weights])
@@ -152,7 +155,10 @@ def test_words_renamed_change_nothing(sample):
     texts, model, expected = sample
     names = np.arange(WORDS)
     np.random.default_rng(0).shuffle(names[4:])
-    renamed_texts = [replace(text, words=names[text.words]) for text in texts]
+    renamed_texts = []
+    for text in texts:
+        renamed_words = names[text.words]
+        renamed_texts.append(replace(text, words=renamed_words))
     back = torch.from_numpy(np.argsort(names))
     renamed = with_score(model, lambda ids: model.score(back[ids]))
     assert shares_of(renamed, renamed_texts) == pytest.approx(expected, abs=1e-9)
@@ -170,7 +176,8 @@ def test_batch_size_and_padding_change_nothing(sample, size, monkeypatch):
 
 
 def evidence(low, high):
-    return Evidence((low + high) / 2, low, high, 10)
+    middle = (low + high) / 2
+    return Evidence(middle, low, high, n=10)
 
 
 def test_coverage_counts_intervals_that_hold_the_truth():
@@ -230,10 +237,12 @@ def test_the_page_has_the_coverage_that_is_measured():
         shares.append(measured.share(attention))
     line = Coverage("by absence", 0.5, 50, 1, truth=0.0, shares=shares)
     rows = part_of_page("coverage").splitlines()
-    (row,) = [row for row in rows if row.startswith("| by absence | 50 % | 50 | 1 |")]
+    setting = "| by absence | 50 % | 50 | 1 |"
+    (row,) = [row for row in rows if row.startswith(setting)]
     *_, width, answers = row.removesuffix(" |").split(" | ")
     assert line.width == pytest.approx(float(width), abs=0.02)
-    for count, answer in zip(answers.split(" / "), ANSWERS, strict=True):
+    counts = answers.split(" / ")
+    for count, answer in zip(counts, ANSWERS, strict=True):
         assert line.answers[answer] == pytest.approx(int(count), abs=1)
 
 
@@ -249,10 +258,12 @@ def test_the_page_has_a_line_for_each_size_minority_and_number_of_runs():
 
 
 def test_several_runs_have_attentions_of_their_own():
-    construction = token("right in half", "", sometimes(0.5, on_cues()), "").with_texts(50)
+    right_in_half = sometimes(0.5, on_cues())
+    construction = token("right in half", "", right_in_half, "").with_texts(50)
     texts = construction.written(0)
-    first, second = attention_of_runs(construction, texts, 0, 2)
-    assert not np.array_equal(np.concatenate(first), np.concatenate(second))
+    runs = attention_of_runs(construction, texts, 0, 2)
+    first, second = map(np.concatenate, runs)
+    assert not np.array_equal(first, second)
 
 
 # Trained networks
@@ -263,8 +274,10 @@ def test_the_model_predicts_the_label(name):
     construction = CONSTRUCTIONS[name].with_texts(40)
     texts = construction.written(0)
     model = construction.model(texts, 0)
-    logits = model(split_of(texts)[range(40)]).logits
-    labels = np.random.default_rng((0, 0)).permutation(construction.labels())
+    batch = split_of(texts)[range(40)]
+    logits = model(batch).logits
+    draw = np.random.default_rng((0, 0))
+    labels = draw.permutation(construction.labels())
     assert logits.argmax(-1).tolist() == labels.tolist()
 
 
@@ -289,7 +302,8 @@ def test_the_model_says_something_else_with_another_word_in_a_place_that_decides
         changed_logits = model(replace(batch, ids=ids)).logits
         change = (changed_logits - logits).abs().amax(-1)
         moved |= change > 0.1
-    assert moved.tolist() == [text.decides.any() for text in texts]
+    has_deciding_word = [text.decides.any() for text in texts]
+    assert moved.tolist() == has_deciding_word
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +313,10 @@ def weighted_texts():
     short = replace(construction, write=partial(one_cue, length=5))
     texts = construction.with_texts(4).written(0) + short.with_texts(3).written(1)
     draw = np.random.default_rng(0)
-    weights = [draw.dirichlet(np.ones(len(text.words))) for text in texts]
+    weights = []
+    for text in texts:
+        even = np.ones(len(text.words))
+        weights.append(draw.dirichlet(even))
     return texts, weights
 
 
@@ -317,7 +334,8 @@ def test_a_network_decides_by_the_mean_of_its_states_under_the_given_attention(
             text = split[[row]]
             vectors = network.embedding(text.ids)
             states = network.encoder(vectors, text.mask, text.content)
-            mean = torch.from_numpy(weights[row]) @ states[text.content]
+            attention = torch.from_numpy(weights[row])
+            mean = attention @ states[text.content]
             expected = network.decoder(mean).tolist()
             assert logits[row].tolist() == pytest.approx(expected, abs=1e-9)
 
@@ -329,15 +347,17 @@ def test_a_networks_readout_says_what_the_network_says(encoder, weighted_texts):
     batch = split_of(texts)[range(7)]
     with torch.no_grad():
         outputs = network(batch)
-        logits = network.readout(batch, outputs).logits(outputs.attention)
+        readout = network.readout(batch, outputs)
+        logits = readout.logits(outputs.attention)
     assert_close(logits, outputs.logits, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("name", [each.name for each in trainable()])
 def test_every_training_text_has_the_label_of_the_score(name):
     construction = CONSTRUCTIONS[name]
-    sample = mixed(construction, np.random.default_rng(0), 60)
-    assert 0 < len(sample.texts) == len(sample.labels) == len(sample.weights) <= 60
+    draw = np.random.default_rng(0)
+    sample = mixed(construction, draw, 60)
+    assert 0 < len(sample.texts) <= 60
     for text, label, weights in zip(sample.texts, sample.labels, sample.weights, strict=True):
         single = split_of([text])[[0]]
         [scores] = construction.score(single.ids)
@@ -349,22 +369,34 @@ def test_a_mixture_has_words_of_both_texts_in_their_places():
     draw = np.random.default_rng(0)
     longer = Text(np.arange(4, 16), np.zeros(12, bool))
     shorter = Text(np.arange(30, 39), np.zeros(9, bool))
-    words = np.stack([mixture(draw, longer, shorter).words for _ in range(200)])
+    mixtures = [mixture(draw, longer, shorter) for _ in range(200)]
+    words = np.stack([text.words for text in mixtures])
     is_of_longer = words == longer.words
-    is_of_shorter = words[:, :9] == shorter.words
-    is_of_either = is_of_longer[:, :9] | is_of_shorter
+    shared_places = slice(9)
+    is_of_shorter = words[:, shared_places] == shorter.words
+    is_of_either = is_of_longer[:, shared_places] | is_of_shorter
     assert is_of_either.all()
     assert is_of_longer[:, 9:].all()
-    assert 0.3 < is_of_longer[:, :9].mean() < 0.7
+    assert 0.3 < is_of_longer[:, shared_places].mean() < 0.7
     assert longer.words.tolist() == list(range(4, 16))
 
 
-@pytest.mark.parametrize("name", [EASY[0], pytest.param(EASY[1], marks=pytest.mark.slow)])
+ON_THE_WORD, BESIDE_THE_WORD = EASY
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ON_THE_WORD,
+        pytest.param(BESIDE_THE_WORD, marks=pytest.mark.slow),
+    ],
+)
 def test_a_trained_network_gets_the_answer_of_its_mass(name):
-    trained_outcome = ask_trained(CONSTRUCTIONS[name].with_texts(60), "transformer")
+    construction = CONSTRUCTIONS[name].with_texts(60)
+    trained_outcome = ask_trained(construction, "transformer")
     assert trained_outcome.right >= 0.95
     outcome = trained_outcome.outcome
-    assert outcome.answer == CONSTRUCTIONS[name].expected
+    assert outcome.answer == construction.expected
     assert outcome.line.value == pytest.approx(trained_outcome.mass, abs=0.1)
 
 
@@ -393,13 +425,16 @@ def test_what_is_reported_of_the_measure_before_is_of_constructions():
 
 def test_the_measure_before_was_asked_about_every_construction():
     answers = answers_before()
+    first_words = {answer.split()[0] for answer in answers.values()}
     assert set(answers) == set(CONSTRUCTIONS)
-    assert {answer.split()[0] for answer in answers.values()} == {"yes", "no", "open", "not"}
+    assert first_words == {"yes", "no", "open", "not"}
 
 
 def part_of_page(name):
     text = PAGE.read_text(encoding="utf-8")
-    return text.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0].strip()
+    _, _, from_beginning = text.partition(f"<!-- {name} -->")
+    part, _, _ = from_beginning.partition(f"<!-- end of {name} -->")
+    return part.strip()
 
 
 def answers_on_page():
@@ -433,24 +468,28 @@ def test_the_page_counts_the_networks_that_solve_their_rule_and_the_right_answer
 
 def test_the_page_counts_the_right_answers_of_both_measures():
     text = PAGE.read_text(encoding="utf-8")
-    lines = [line.split(" | ") for line in part_of_page("constructions").splitlines()[2:]]
-    right_before = sum("**" not in cells[4] for cells in lines)
-    right_now = sum("**" not in cells[6] for cells in lines)
-    assert f"**{right_now} of {len(lines)} constructions get the answer" in text
-    assert f"the measure before gave it to {right_before}" in " ".join(text.split())
+    words = " ".join(text.split())
+    _, _, *lines = part_of_page("constructions").splitlines()
+    rows = [line.split(" | ") for line in lines]
+    right_before = sum("**" not in cells[4] for cells in rows)
+    right_now = sum("**" not in cells[6] for cells in rows)
+    assert f"**{right_now} of {len(rows)} constructions get the answer" in text
+    assert f"the measure before gave it to {right_before}" in words
 
 
 def test_cues_are_no_plain_words():
     for construction in CONSTRUCTIONS.values():
-        text = construction.with_texts(20).written(0)[0]
-        plain = np.delete(text.words, list(text.cues))
+        text, *_ = construction.with_texts(20).written(0)
+        cues = list(text.cues)
+        plain = np.delete(text.words, cues)
         assert plain.max(initial=0) < CUE or not text.cues
 
 
 def test_a_page_that_is_not_there_is_refused_before_an_hour_of_work(tmp_path, monkeypatch, capsys):
     made = []
     monkeypatch.setitem(TABLES, "null", lambda: made.append("null"))
+    page = tmp_path / "nowhere.md"
     with pytest.raises(SystemExit):
-        main(["null", "--page", str(tmp_path / "nowhere.md")])
+        main(["null", "--page", str(page)])
     assert "nowhere.md: there is no such page" in capsys.readouterr().err
     assert not made
