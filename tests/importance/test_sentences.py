@@ -47,16 +47,17 @@ def probability_of_words(classifier, batch, row, keep):
     """The prediction of one text's words at `keep`, as a text of its own with its sentences."""
     words = batch.ids[row, keep].tolist()
     sentences = batch.sentence[row, keep].tolist()
-    single = replace(
-        toy_batch([len(words)]),
-        ids=torch.tensor([[2, *words, 3]]),
-        sentence=torch.tensor([[-1, *sentences, -1]]),
-    )
+    single = toy_batch([len(words)])
+    single.ids = torch.tensor([[2, *words, 3]])
+    single.sentence = torch.tensor([[-1, *sentences, -1]])
     [probability] = predict(classifier, single)
     return probability
 
 
-@pytest.mark.parametrize("classifier", [*map(gathering, ENCODERS), han("rnn").double()])
+CLASSIFIERS = [gathering(encoder) for encoder in ENCODERS]
+
+
+@pytest.mark.parametrize("classifier", [*CLASSIFIERS, han("rnn").double()])
 def test_leave_one_out_is_a_loop_over_texts_without_a_sentence(classifier):
     batch = with_sentences(padding=3)
     outputs, readout = toy_readout(classifier, batch)
@@ -69,10 +70,12 @@ def test_leave_one_out_is_a_loop_over_texts_without_a_sentence(classifier):
     for row, text in enumerate(SENTENCES):
         original = originals[row]
         for place in range(len(text)):
-            rest = batch.content[row] & (batch.sentence[row] != place)
+            is_elsewhere = batch.sentence[row] != place
+            rest = batch.content[row] & is_elsewhere
             if rest.any():
                 shortened = probability_of_words(classifier, batch, row, rest)
-                distances[row, place] = (shortened - original).abs().sum() / 2
+                change = shortened - original
+                distances[row, place] = change.abs().sum() / 2
                 flips = shortened.argmax() != original.argmax()
                 assert removals.flips[row, place] == flips
     assert_close(removals.distance, distances, atol=1e-9, rtol=0, equal_nan=True)
@@ -82,15 +85,18 @@ def test_without_context_and_under_even_weights_a_deletion_is_a_mean_over_the_ot
     classifier = without_attention()
     batch = with_sentences(EVEN_LENGTHS)
     outputs, readout = toy_readout(classifier, batch)
-    states, *_ = classifier.encoder.states(classifier.inputs(batch), batch)
-    word_logits, _ = classifier.decoder.position_logits(states, None, None)
-    original = readout.prediction()[0]
-    distances = leave_one_out(classifier, batch, outputs).distance[0]
-    for place in range(len(EVEN_LENGTHS[0])):
-        rest = batch.content[0] & (batch.sentence[0] != place)
-        shortened = word_logits[0, rest].mean(0).softmax(-1)
-        distance = (shortened - original).abs().sum() / 2
-        assert_close(distances[place], distance)
+    vectors = classifier.inputs(batch)
+    states, *_ = classifier.encoder.states(vectors, batch)
+    [word_logits], _ = classifier.decoder.position_logits(states, None, None)
+    [original] = readout.prediction()
+    [distances] = leave_one_out(classifier, batch, outputs).distance
+    for place, distance in enumerate(distances):
+        is_elsewhere = batch.sentence[0] != place
+        rest = batch.content[0] & is_elsewhere
+        mean_logits = word_logits[rest].mean(0)
+        change = mean_logits.softmax(-1) - original
+        expected = change.abs().sum() / 2
+        assert_close(distance, expected)
 
 
 def test_equal_neighbours_have_one_number():
@@ -100,7 +106,7 @@ def test_equal_neighbours_have_one_number():
     ids[0, 3:5] = ids[0, 1:3]
     batch = replace(batch, ids=ids)
     outputs, _ = toy_readout(classifier, batch)
-    distance = leave_one_out(classifier, batch, outputs).distance[0]
+    [distance] = leave_one_out(classifier, batch, outputs).distance
     assert distance[0] == distance[1]
     assert distance[0] != distance[2]
 
@@ -116,14 +122,16 @@ def same_words():
 def test_where_all_words_are_the_same_no_deletion_does_anything(same_words):
     classifier, batch = same_words
     outputs, _ = toy_readout(classifier, batch)
-    distance = leave_one_out(classifier, batch, outputs).distance[0]
-    assert_close(distance, torch.zeros_like(distance), atol=1e-12, rtol=0)
+    [distance] = leave_one_out(classifier, batch, outputs).distance
+    nothing = torch.zeros_like(distance)
+    assert_close(distance, nothing, atol=1e-12, rtol=0)
 
 
 def test_where_all_words_are_the_same_gradients_are_lengths(same_words):
-    scores = gradients(*same_words).embedding[0]
+    [scores] = gradients(*same_words).embedding
     shares = scores / scores.sum()
-    assert_close(shares, torch.tensor([0.2, 0.3, 0.1, 0.4], dtype=torch.float64))
+    share_of_words = torch.tensor([0.2, 0.3, 0.1, 0.4], dtype=torch.float64)
+    assert_close(shares, share_of_words)
 
 
 def slope_of_sentence(classifier, batch, attention, row, place):
@@ -137,11 +145,12 @@ def slope_of_sentence(classifier, batch, attention, row, place):
         scaled = vectors.clone()
         scaled[row, in_sentence] *= factor
         with torch.no_grad():
-            logits = classifier.outputs_from(batch, scaled, attention).logits
-        return probabilities(logits, classifier.task)[row]
+            outputs = classifier.outputs_from(batch, scaled, attention)
+        return probabilities(outputs.logits, classifier.task)[row]
 
     change = prediction(1 + step) - prediction(1 - step)
-    return (change / (2 * step)).abs().sum()
+    slope = change / (2 * step)
+    return slope.abs().sum()
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -155,7 +164,8 @@ def test_gradients_are_finite_differences_of_a_factor_on_the_words_of_a_sentence
     assert scores.shape == outputs.content.shape
     assert (scores[~outputs.content] == 0).all()
     attention = outputs.attention if held else None
-    for row, place in ((0, 0), (0, 2), (1, 0), (2, 2), (3, 0)):
+    some_sentences = [(0, 0), (0, 2), (1, 0), (2, 2), (3, 0)]
+    for row, place in some_sentences:
         slope = slope_of_sentence(classifier, batch, attention, row, place)
         assert_close(scores[row, place], slope, atol=1e-9, rtol=1e-5)
 
@@ -172,30 +182,40 @@ def test_words_that_cancel_within_a_sentence_give_it_no_gradient():
     ids = batch.ids.clone()
     ids[0, 1:5] = torch.tensor([8, 9, 9, 9])
     batch = replace(batch, ids=ids)
-    scores = gradients(classifier, batch).embedding[0]
-    words = gradients(toy_over_words(classifier), batch).embedding[0, 1:5]
-    assert_close(scores[0], torch.zeros_like(scores[0]), atol=1e-12, rtol=0)
-    assert scores[1] > 1e-3
+    first_sentence, second_sentence = gradients(classifier, batch).embedding[0]
+    assert first_sentence.item() == pytest.approx(0, abs=1e-12)
+    assert second_sentence > 1e-3
+
+    classifier_over_words = toy_over_words(classifier)
+    words = gradients(classifier_over_words, batch).embedding[0, 1:5]
     assert (words > 1e-3).all()
 
 
 def toy_over_words(classifier):
     """The same model, looked at over words."""
-    over_words = toy_classifier(partial(AverageEncoder, hidden_size=12), classes=3).double()
+    encoder = partial(AverageEncoder, hidden_size=12)
+    over_words = toy_classifier(encoder, classes=3).double()
     over_words.load_state_dict(classifier.state_dict())
     return over_words
+
+
+def words_subject(batch):
+    """A classifier over words, whose attention is looked at over them."""
+    classifier = toy_classifier(spread=4.0, classes=3).double()
+    return subject_of(classifier, batch)
 
 
 @pytest.mark.parametrize("operator", ["delete", "zeros", "mean", "mask", "attention"])
 def test_what_is_kept_of_the_sentences_is_what_is_kept_of_their_words(operator):
     batch = with_sentences(padding=2)
     sentences = subject_of(gathering(), batch)
-    words = subject_of(toy_classifier(spread=4.0, classes=3).double(), batch)
+    words = words_subject(batch)
     generator = torch.Generator().manual_seed(3)
     shape = (5, *sentences.outputs.content.shape)
     keep = torch.rand(shape, generator=generator) < 0.5
     sentence = batch.sentence.clamp(min=0).expand(5, -1, -1)
-    keep_words = keep.gather(-1, sentence) & (batch.sentence >= 0)
+    is_word = batch.sentence >= 0
+    keep_words = keep.gather(-1, sentence) & is_word
     expected = predictions_keeping(words, keep_words, operator)
     predicted = predictions_keeping(sentences, keep, operator)
     assert_close(predicted, expected, equal_nan=True)
@@ -221,22 +241,24 @@ def test_occlusion_of_a_sentence_zeroes_all_of_its_words():
     whole = explained(explained.inputs)
     for row, text in enumerate(SENTENCES):
         for place in range(len(text)):
+            in_sentence = batch.sentence[row] == place
             inputs = explained.inputs.clone()
-            inputs[row, batch.sentence[row] == place] = 0
+            inputs[row, in_sentence] = 0
             rest = explained(inputs)
-            assert_close(scores[row, place], whole[row] - rest[row])
+            expected = whole[row] - rest[row]
+            assert_close(scores[row, place], expected)
 
 
 def test_integrated_gradients_of_sentences_add_up_and_are_sums_over_their_words():
     batch = with_sentences(padding=1)
     sentences = subject_of(gathering(), batch)
-    words = subject_of(toy_classifier(spread=4.0, classes=3).double(), batch)
+    words = words_subject(batch)
     scores = sentences.scores("integrated_gradients")
-    of_words = words.scores("integrated_gradients")
+    word_scores = words.scores("integrated_gradients")
     for row, text in enumerate(SENTENCES):
         for place in range(len(text)):
-            members = batch.sentence[row] == place
-            expected = of_words[row, members].sum()
+            in_sentence = batch.sentence[row] == place
+            expected = word_scores[row, in_sentence].sum()
             assert_close(scores[row, place], expected, atol=1e-9, rtol=1e-6)
 
 
