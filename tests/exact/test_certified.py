@@ -31,7 +31,13 @@ def best_on_grid(grid, weights, logits, epsilon, *, exclusive):
     return torch.where(is_allowed, divergence, 0).amax()
 
 
-@pytest.mark.parametrize("epsilon", [0.02, pytest.param(0.2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "epsilon",
+    [
+        0.02,
+        pytest.param(0.2, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     ("seq", "classes", "steps", "exclusive"),
     [
@@ -48,7 +54,9 @@ def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, e
     attention, logits, content = texts(count, seq, classes, seed=seq + classes)
     result = farthest_attention(attention, logits, content, epsilon=epsilon, exclusive=exclusive)
     check_claims(result, attention, logits, content, epsilon, exclusive=exclusive)
-    grid = torch.cat([simplex_grid(seq, steps), edges(seq, 2000)])
+    inside = simplex_grid(seq, steps)
+    rim = edges(seq, 2000)
+    grid = torch.cat([inside, rim])
     best = torch.empty(count, dtype=torch.float64)
     for row, weights in enumerate(attention):
         best[row] = best_on_grid(grid, weights, logits[row], epsilon, exclusive=exclusive)
@@ -64,7 +72,8 @@ def test_no_feasible_vertex_beats_the_upper_bound():
     attention, logits, content = texts(10, 9, 3, seed=5)
     result = farthest_attention(attention, logits, content, epsilon=0.001, effort=4)
     for row, weights in enumerate(attention):
-        margins = logits[row] - logits[row, :, :1]
+        class_0 = logits[row, :, :1]
+        margins = logits[row] - class_0
         prediction = predict(weights, margins)
         for support in itertools.combinations(range(9), 3):
             candidate = same_prediction_on(list(support), weights, margins)
@@ -134,8 +143,8 @@ def test_no_effort_leaves_the_free_bound(intervals_by_effort):
 
 def first_text(classes, *, seed, scale):
     """Weights and logits of one text of six positions."""
-    attention, logits, _ = texts(1, 6, classes, seed=seed, scale=scale)
-    return attention[0], logits[0]
+    [attention], [logits], _ = texts(1, 6, classes, seed=seed, scale=scale)
+    return attention, logits
 
 
 def extra_coordinates(logits, moved):
@@ -144,9 +153,10 @@ def extra_coordinates(logits, moved):
     The change of the log normaliser, the probabilities, and by how much each rises and falls.
     """
     log_probability = logits.log_softmax(-1)
-    log_ratio = (log_probability + moved).log_softmax(-1) - log_probability
+    moved_log_probability = (log_probability + moved).log_softmax(-1)
+    log_ratio = moved_log_probability - log_probability
     normaliser = (moved - log_ratio)[:, :1]
-    probability = (log_probability + log_ratio).exp()
+    probability = moved_log_probability.exp()
     change = probability - log_probability.exp()
     rise = change.clamp(min=0)
     fall = (-change).clamp(min=0)
@@ -167,7 +177,8 @@ def test_every_attention_within_epsilon_is_inside_the_polytope_of_classes(seed, 
     logits = attention @ position_logits
     candidates = attentions_around(attention)
     candidate_logits = candidates @ position_logits
-    change = candidate_logits.softmax(-1) - logits.softmax(-1)
+    prediction = logits.softmax(-1)
+    change = candidate_logits.softmax(-1) - prediction
     total_variation = change.abs().sum(-1) / 2
     is_within = total_variation <= epsilon
     extra = extra_coordinates(logits, candidate_logits - logits)
@@ -207,9 +218,11 @@ def test_every_attention_within_epsilon_is_inside_the_polytope_of_labels(seed, l
 def attentions_around(attention):
     """4,000 random attentions, most of them near this one."""
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(4000, len(attention), generator=generator, dtype=torch.float64)
+    shape = (4000, len(attention))
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64)
     far_attention = (noise * 2).softmax(-1)
-    distance = torch.rand(4000, 1, generator=generator) ** 2
+    uniform = torch.rand(4000, 1, generator=generator)
+    distance = uniform**2
     return attention + distance * (far_attention - attention)
 
 
@@ -224,7 +237,8 @@ def check_inside(polytope, candidates, extra):
     *limits, mass = polytope.limits
     assert (sides[:, :-1] <= limits).all()
     assert_allclose(sides[:, -1], mass)
-    assert (candidates.numpy() <= polytope.highest() + 1e-12).all()
+    highest = polytope.highest()
+    assert (candidates.numpy() <= highest + 1e-12).all()
     low, high = polytope.extra.T
     assert (extra.numpy() >= low).all()
     assert (extra.numpy() <= high).all()
@@ -276,8 +290,9 @@ def test_one_label_beside_one_that_never_moves_is_two_exclusive_classes(epsilon)
 @pytest.mark.parametrize("logit", [-6.0, -1.0, 0.0, 0.7, 5.0])
 def test_no_secant_is_flatter_than_the_flatter_end(logit, end):
     """What the polytope rests on, by brute force."""
+    logits = np.array([logit, logit])
     ends = np.array([0.0, end])
-    flatter_slope = secant_slope(np.array([logit, logit]), ends).min()
+    flatter_slope = secant_slope(logits, ends).min()
     steps = np.linspace(0, end, 500)[1:]
     rises = expit(logit + steps) - expit(logit)
     slopes = rises / steps

@@ -19,18 +19,18 @@ def texts(count, seq, classes, *, seed, grid):
     content[:, 1] = True
     length = torch.randint(3, seq + 1, (count, 1), generator=generator)
     mask = torch.arange(seq) < length
+    shape = (count, seq, classes)
     if grid:
         attention = sixty_fourths(length, seq, generator)
-        logits = torch.randint(-2, 3, (count, seq, classes), generator=generator)
+        logits = torch.randint(-2, 3, shape, generator=generator)
     else:
         scores = 2 * torch.randn(count, seq, generator=generator)
         scores = scores.masked_fill(~mask, -torch.inf)
         attention = scores.softmax(-1)
-        shape = (count, seq, classes)
         logits = torch.randn(shape, generator=generator, dtype=torch.float64)
-    favourite = torch.randint(0, classes, (count,), generator=generator)
-    is_favourite = torch.arange(classes) == favourite[:, None]
-    logits = logits.double() + is_favourite[:, None, :]
+    favourite = torch.randint(0, classes, (count, 1, 1), generator=generator)
+    is_favourite = torch.arange(classes) == favourite
+    logits = logits.double() + is_favourite
     return attention.double(), logits, content & mask
 
 
@@ -49,17 +49,18 @@ def sizes_by_brute_force(attention, logits, content):
     Every set of content positions is erased in turn, from one position to all of them. The size is
     −1 where no set does it, and 0 for the decision itself.
     """
-    decision = int((attention @ logits).argmax())
+    text_logits = attention @ logits
+    decision = text_logits.argmax().item()
     classes = logits.shape[1]
     sizes = [-1] * classes
     positions = content.nonzero()[:, 0].tolist()
     for size in range(1, len(positions) + 1):
-        sets = list(itertools.combinations(positions, size))
+        sets = torch.tensor([*itertools.combinations(positions, size)])
         rest = attention.repeat(len(sets), 1)
-        rest.scatter_(1, torch.tensor(sets), 0.0)
+        rest.scatter_(1, sets, 0.0)
         rest_logits = rest @ logits
-        above_decision = rest_logits > rest_logits[:, [decision]]
-        overtakes = above_decision.any(0)
+        decision_logit = rest_logits[:, [decision]]
+        overtakes = (rest_logits > decision_logit).any(0)
         for label in range(classes):
             if overtakes[label] and sizes[label] == -1:
                 sizes[label] = size
@@ -84,8 +85,8 @@ def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
     overtaking = smallest_overtaking_sets(attention, logits, content)
     flipping = smallest_flipping_set(attention, logits, content)
 
-    for row, text in enumerate(zip(attention, logits, content, strict=True)):
-        decision, sizes = sizes_by_brute_force(*text)
+    for row in range(count):
+        decision, sizes = sizes_by_brute_force(attention[row], logits[row], content[row])
         possible_sizes = [size for size in sizes if size > 0]
         smallest = min(possible_sizes, default=-1)
         assert overtaking.decision[row] == decision
@@ -124,7 +125,8 @@ def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
 
     rest = torch.where(flipping.members, 0, attention)
     # up to a positive factor, which the grid would not survive
-    rest_logits = (rest.unsqueeze(-1) * logits).sum(1)
+    logit_parts = rest.unsqueeze(-1) * logits
+    rest_logits = logit_parts.sum(1)
     overtaking = smallest_overtaking_sets(attention, logits, content)
     decision = overtaking.decision[:, None]
     decision_logit = rest_logits.gather(1, decision).squeeze(1)
@@ -165,7 +167,8 @@ def test_a_weight_of_one_never_flips():
         [1.0, 0.0],
         [0.0, 9.0],
     ]
-    flipping = smallest_flipping_set(*one_text([0.0, 1.0, 0.0], logits))
+    text = one_text([0.0, 1.0, 0.0], logits)
+    flipping = smallest_flipping_set(*text)
     assert flipping.size.tolist() == [-1]
     assert flipping.flips_to.tolist() == [-1]
     assert not flipping.members.any()
@@ -173,7 +176,11 @@ def test_a_weight_of_one_never_flips():
 
 def test_all_content_may_be_erased_where_a_weight_remains():
     weights = [0.95, 0.05]
-    attention, logits, _ = one_text(weights, [[1.0, 0.0], [0.0, 9.0]])
+    position_logits = [
+        [1.0, 0.0],
+        [0.0, 9.0],
+    ]
+    attention, logits, _ = one_text(weights, position_logits)
     content = torch.tensor([[True, False]])
     flipping = smallest_flipping_set(attention, logits, content)
     assert flipping.size.tolist() == [1]
@@ -187,7 +194,8 @@ def test_ties_are_settled_by_the_lowest_class_and_the_earliest_position():
         [1.0, 0.0, 0.0],
         [0.0, 0.0, 1.0],
     ]
-    flipping = smallest_flipping_set(*one_text([0.25] * 4, logits))
+    text = one_text([0.25] * 4, logits)
+    flipping = smallest_flipping_set(*text)
     assert flipping.size.tolist() == [2]
     assert flipping.flips_to.tolist() == [0]
     assert flipping.members.tolist() == [[True, True, False, False]]
@@ -200,7 +208,8 @@ def test_a_tied_decision_is_class_0():
         [0.0, 1.0],
         [1.0, 0.0],
     ]
-    flipping = smallest_flipping_set(*one_text([0.25] * 4, logits))
+    text = one_text([0.25] * 4, logits)
+    flipping = smallest_flipping_set(*text)
     assert flipping.size.tolist() == [1]
     assert flipping.flips_to.tolist() == [1]
     assert flipping.members.tolist() == [[False, False, False, True]]
@@ -236,14 +245,14 @@ def fifty_texts(request):
 def test_padding_changes_nothing(fifty_texts):
     attention, logits, content = fifty_texts
     expected = smallest_flipping_set(attention, logits, content)
-    padded = smallest_flipping_set(
-        pad(attention, (0, 5)),
-        pad(logits, (0, 0, 0, 5), value=7.0),
-        pad(content, (0, 5)),
-    )
+    wide_attention = pad(attention, (0, 5))
+    wide_logits = pad(logits, (0, 0, 0, 5), value=7.0)
+    wide_content = pad(content, (0, 5))
+    padded = smallest_flipping_set(wide_attention, wide_logits, wide_content)
+    members = padded.members[:, :9]
     padding = padded.members[:, 9:]
     assert not padding.any()
-    without_padding = replace(padded, members=padded.members[:, :9])
+    without_padding = replace(padded, members=members)
     assert_equal_sets(without_padding, expected)
 
 
@@ -276,7 +285,8 @@ def test_weights_near_one_do_not_cancel(unit, size, members):
         [1.0, 0.0],
         [0.0, 2.0],
     ]
-    flipping = smallest_flipping_set(*one_text(weights, logits))
+    text = one_text(weights, logits)
+    flipping = smallest_flipping_set(*text)
     assert flipping.size.tolist() == [size]
     assert flipping.members.tolist() == [members]
 
@@ -293,7 +303,8 @@ def test_a_tie_up_to_rounding_is_decided_as_a_tie(shift):
     assert 0.1 + 0.2 - 0.3 != 0
     # without the first a tie; the first and the last have to go
     logits = two_classes(TIED_MARGINS, shift=shift)
-    flipping = smallest_flipping_set(*one_text([0.4, 0.1, 0.2, 0.3], logits))
+    text = one_text([0.4, 0.1, 0.2, 0.3], logits)
+    flipping = smallest_flipping_set(*text)
     assert flipping.size.tolist() == [2]
     assert flipping.members.tolist() == [[True, False, False, True]]
 
@@ -316,7 +327,8 @@ def test_a_text_tied_up_to_rounding_is_decided_for_class_0_from_either_side(shif
 def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
     margins = [-(2.0**-20), 2.0**-19]  # exact beside 2^20
     logits = two_classes(margins, shift=2.0**20)
-    overtaking = smallest_overtaking_sets(*one_text([0.5, 0.5], logits))
+    text = one_text([0.5, 0.5], logits)
+    overtaking = smallest_overtaking_sets(*text)
     assert overtaking.decision.tolist() == [1]
     assert overtaking.size.tolist() == [[1, 0]]
 
@@ -325,8 +337,8 @@ def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
     """Weights over many orders of magnitude: what is kept after the smallest set is never
     rounding."""
     generator = torch.Generator().manual_seed(0)
-    scores = 30 * torch.randn(500, 6, generator=generator, dtype=torch.float64)
-    attention = scores.softmax(-1)
+    scores = torch.randn(500, 6, generator=generator, dtype=torch.float64)
+    attention = (30 * scores).softmax(-1)
     logits = torch.randn(500, 6, 3, generator=generator, dtype=torch.float64)
     content = torch.ones(500, 6, dtype=torch.bool)
     flipping = smallest_flipping_set(attention, logits, content)
@@ -335,5 +347,5 @@ def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
     assert flips.any()
     assert not flips.all()
     rest = torch.where(flipping.members, 0, attention)
-    rest_mass = rest.sum(-1)
-    assert (rest_mass[flips] > 1e-12).all()
+    rest_mass = rest.sum(-1)[flips]
+    assert (rest_mass > 1e-12).all()

@@ -15,12 +15,13 @@ subject = partial(loops.subject, lengths=[6, 1, 9, 4])
 
 def number(classifier, batch, embeddings, row, target, attention=None):
     """One probability of one text as a plain function of its word vectors."""
-    hidden = classifier.encoder.states(embeddings, batch)[0]
+    hidden, *_ = classifier.encoder.states(embeddings, batch)
     query = classifier.query(batch, hidden)
     if attention is None:
         _, attention = classifier.attend(hidden, batch.content, query)
     logits = classifier.decoder.decode(hidden, attention, query, batch.candidates)
-    return probabilities(logits, classifier.task)[row, target]
+    prediction = probabilities(logits, classifier.task)
+    return prediction[row, target]
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -34,7 +35,8 @@ def test_gradient_times_word_vector_by_finite_differences(encoder, held):
     attention = outputs.attention if held else None
     vectors = classifier.embedding(batch.ids).detach()
     step = 1e-6
-    for row, position in ((0, 1), (0, 4), (2, 9), (3, 2)):
+    some_words = [(0, 1), (0, 4), (2, 9), (3, 2)]
+    for row, position in some_words:
         longer = vectors.clone()
         longer[row, position] *= 1 + step
         shorter = vectors.clone()
@@ -43,7 +45,8 @@ def test_gradient_times_word_vector_by_finite_differences(encoder, held):
             above = number(classifier, batch, longer, row, 1, attention)
             below = number(classifier, batch, shorter, row, 1, attention)
         slope = (above - below) / (2 * step)
-        assert_close(scores[row, position], slope.abs(), atol=1e-9, rtol=1e-5)
+        score = scores[row, position]
+        assert_close(score, slope.abs(), atol=1e-9, rtol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -53,7 +56,8 @@ def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
     weight = classifier.decoder.output.weight[0]
     p = outputs.logits.softmax(-1)[:, 1:]
     position_logit = outputs.hidden @ weight
-    expected = p * (1 - p) * outputs.attention * position_logit
+    slope_of_sigmoid = p * (1 - p)
+    expected = slope_of_sigmoid * outputs.attention * position_logit
     scores = gradients(classifier, batch).hidden
     assert_close(scores, expected.abs().detach())
 
@@ -62,12 +66,15 @@ def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
 def test_padding_changes_no_number(encoder):
     classifier, batch, outputs = subject(encoder)
     _, padded, padded_outputs = subject(encoder, padding=3)
+    kinds = gradients(classifier, batch)
     padded_kinds = gradients(classifier, padded)
-    for name, expected in vars(gradients(classifier, batch)).items():
+    for name, expected in vars(kinds).items():
         scores = getattr(padded_kinds, name)[:, :11]
         assert_close(scores, expected, atol=1e-12, rtol=1e-9)
-    gradient = classifier.readout(batch, outputs).gradient()
-    padded_gradient = classifier.readout(padded, padded_outputs).gradient()
+    readout = classifier.readout(batch, outputs)
+    padded_readout = classifier.readout(padded, padded_outputs)
+    gradient = readout.gradient()
+    padded_gradient = padded_readout.gradient()
     assert_close(padded_gradient[:, :11], gradient)
 
 
@@ -78,7 +85,8 @@ def test_a_text_alone_has_the_numbers_that_it_has_in_its_batch(encoder):
     for row in range(4):
         single_kinds = gradients(classifier, rows_of(batch, [row]))
         for name, [scores] in vars(single_kinds).items():
-            expected = getattr(batch_kinds, name)[row, : len(scores)]
+            length = len(scores)
+            expected = getattr(batch_kinds, name)[row, :length]
             assert_close(scores, expected, atol=1e-12, rtol=1e-9)
 
 
@@ -118,8 +126,8 @@ def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
     (gradient,) = torch.autograd.grad(probability.sum(), hidden)
     stored_by_the_paper = gradient.sum(-1).abs()
     tau = kendall_tau(stored_by_the_paper, outputs.attention, batch.content)
-    of_several_words = tau[[0, 2, 3]]
-    assert_close(of_several_words, torch.ones(3).double())
+    tau_of_several_words = tau[[0, 2, 3]]
+    assert_close(tau_of_several_words, torch.ones(3).double())
 
 
 @pytest.mark.parametrize(
@@ -141,8 +149,9 @@ def test_more_outputs_are_summed_in_absolute_value(classes, task):
         (gradient,) = torch.autograd.grad(probability, vectors)
         product = (gradient * vectors).detach().sum(-1)
         expected += product[row, content].abs()
-    scores = gradients(classifier, batch).embedding
-    assert_close(scores[row, content], expected)
+    kinds = gradients(classifier, batch)
+    scores = kinds.embedding[row, content]
+    assert_close(scores, expected)
 
 
 def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
@@ -156,5 +165,6 @@ def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
         probability = number(classifier, batch, vectors, row, decision)
         (gradient,) = torch.autograd.grad(probability, vectors)
         product = (gradient * vectors).detach().sum(-1)
-        expected = torch.where(batch.content[row], product[row].abs(), 0)
+        content = batch.content[row]
+        expected = torch.where(content, product[row].abs(), 0)
         assert_close(scores[row], expected)
