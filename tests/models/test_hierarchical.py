@@ -46,7 +46,8 @@ def with_sentences(lengths=SENTENCES, *, padding=0):
     sentence = torch.full_like(batch.ids, -1)
     for row, text in enumerate(lengths):
         numbers = torch.arange(len(text))
-        sentence[row, batch.content[row]] = numbers.repeat_interleave(torch.tensor(text))
+        number_of_word = numbers.repeat_interleave(torch.tensor(text))
+        sentence[row, batch.content[row]] = number_of_word
     return replace(batch, sentence=sentence)
 
 
@@ -59,10 +60,11 @@ def looped(classifier, batch, row):
     weights = []
     for number in range(len(SENTENCES[row])):
         in_sentence = batch.sentence[row] == number
-        vectors = classifier.embedding(batch.ids[row, in_sentence])
+        ids = batch.ids[row, in_sentence]
+        vectors = classifier.embedding(ids)
         (states,) = encode_alone(encoder.word_encoder, vectors)
-        scores = [v @ torch.tanh(attention.states(state)) for state in states]
-        inner_weights = torch.stack(scores).softmax(0)
+        scores = torch.tanh(attention.states(states)) @ v
+        inner_weights = scores.softmax(0)
         weights.append(inner_weights)
         sentences.append(inner_weights @ states)
     (states,) = encode_alone(encoder.sentence_encoder, torch.stack(sentences))
@@ -101,9 +103,11 @@ def test_its_unit_is_a_sentence():
 def test_a_sentence_without_words_is_not_counted():
     classifier = han("rnn").double()
     batch = with_sentences([[3, 2, 4]])
-    sentence = torch.where(batch.sentence > 0, batch.sentence + 3, batch.sentence)
+    is_later = batch.sentence > 0
+    sentence = batch.sentence + 3 * is_later
     with_gap = classifier(replace(batch, sentence=sentence))
-    assert_close(with_gap.hidden, classifier(batch).hidden)
+    without_gap = classifier(batch)
+    assert_close(with_gap.hidden, without_gap.hidden)
 
 
 def test_markers_are_not_read():
@@ -111,8 +115,9 @@ def test_markers_are_not_read():
     batch = with_sentences([[3, 2, 4]])
     is_marker = batch.mask & ~batch.content
     ids = batch.ids.masked_fill(is_marker, 5)
+    expected = classifier(batch)
     outputs = classifier(replace(batch, ids=ids))
-    assert_close(outputs.logits, classifier(batch).logits)
+    assert_close(outputs.logits, expected.logits)
 
 
 def test_every_parameter_gets_a_gradient():
@@ -188,8 +193,10 @@ def test_a_sentence_has_the_weight_of_its_words(attention, row):
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_a_sentence_says_what_its_words_say(attention, row):
     batch = with_sentences(padding=3)
-    _, word_readout = toy_readout(gathering(attention, unit=Unit.WORD), batch)
-    outputs, readout = toy_readout(gathering(attention), batch)
+    over_words = gathering(attention, unit=Unit.WORD)
+    over_sentences = gathering(attention)
+    _, word_readout = toy_readout(over_words, batch)
+    outputs, readout = toy_readout(over_sentences, batch)
     for place, members in sentences_of(batch, row):
         inner_weights = outputs.word_attention[row, members]
         logits = inner_weights @ word_readout.position_logits[row, members]
@@ -210,7 +217,8 @@ def test_under_another_attention_the_words_of_a_sentence_share_its_weight_as_bef
     for row in range(4):
         for place, members in sentences_of(batch, row):
             weights = words.attention[row, members]
-            over_words[row, members] = moved[row, place] * weights / weights.sum()
+            inner_weights = weights / weights.sum()
+            over_words[row, members] = moved[row, place] * inner_weights
 
     logits = word_readout.logits(over_words)
     assert_close(readout.logits(moved), logits)
@@ -232,7 +240,8 @@ def test_a_sentence_without_any_weight_says_what_its_words_say_on_average():
     assert gathered.attention.tolist() == [[1, 0]]
     assert first == pytest.approx(1 * 0.75 + 2 * 0.25)
     assert second == pytest.approx((3 + 4 + 5) / 3)
-    (gradient,) = torch.autograd.grad(gathered.hidden.sum(), attention)
+    total = gathered.hidden.sum()
+    (gradient,) = torch.autograd.grad(total, attention)
     assert gradient.isfinite().all()
 
 
@@ -240,16 +249,17 @@ def gradients_in_training(unit):
     """Name of a parameter → its gradient."""
     batch = with_sentences()
     classifier = gathering(unit=unit)
-    losses = classifier.losses(classifier(batch), batch)
+    outputs = classifier(batch)
+    losses = classifier.losses(outputs, batch)
     losses["loss"].sum().backward()
     return {name: parameter.grad for name, parameter in classifier.named_parameters()}
 
 
 def test_a_model_whose_words_are_gathered_trains_as_one_of_words():
-    of_words = gradients_in_training(Unit.WORD)
-    of_sentences = gradients_in_training(Unit.SENTENCE)
-    for name, gradient in of_words.items():
-        assert_close(of_sentences[name], gradient)
+    expected = gradients_in_training(Unit.WORD)
+    gradients = gradients_in_training(Unit.SENTENCE)
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name])
 
 
 TEXTS = [
@@ -267,7 +277,8 @@ def test_the_fewest_sentences_that_change_a_decision_are_those_of_all_sets():
         batch = with_sentences(TEXTS)
         other_words = (batch.ids + 5 * seed) % 26 + 4
         batch.ids = torch.where(batch.content, other_words, batch.ids)
-        _, readout = toy_readout(undecided(classifier, batch), batch)
+        classifier = undecided(classifier, batch)
+        _, readout = toy_readout(classifier, batch)
         search = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         for row, text in enumerate(TEXTS):
             sentences = range(len(text))
@@ -282,8 +293,9 @@ def test_the_fewest_sentences_that_change_a_decision_are_those_of_all_sets():
 def smallest_by_enumeration(weights, logits):
     """The fewest sentences whose erasure changes the decision; -1: no set does."""
     decision = (weights @ logits).argmax()
-    for size in range(1, len(weights)):
-        for erased in combinations(range(len(weights)), size):
+    sentences = range(len(weights))
+    for size in sentences[1:]:
+        for erased in combinations(sentences, size):
             remaining = weights.clone()
             remaining[list(erased)] = 0
             if (remaining @ logits).argmax() != decision:
@@ -291,7 +303,13 @@ def smallest_by_enumeration(weights, logits):
     return -1
 
 
-@pytest.mark.parametrize("classifier", [gathering(), han("rnn")], ids=["gathered", "han"])
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        pytest.param(gathering(), id="gathered"),
+        pytest.param(han("rnn"), id="han"),
+    ],
+)
 def test_texts_without_sentences_are_refused_before_anything_is_trained(classifier):
     with pytest.raises(UserError, match=r"attends to sentences.*set data\.sentences=rule"):
         classifier.prepare(toy_batch([3]))

@@ -27,10 +27,13 @@ WORDS = [
 
 
 def read(batch, **facts):
-    return subject_of(toy_classifier(spread=3, **facts), batch, WORDS[:VOCABULARY])
+    classifier = toy_classifier(spread=3, **facts)
+    vocabulary = WORDS[:VOCABULARY]
+    return subject_of(classifier, batch, vocabulary)
 
 
-PAIRS = [*(("attention", name) for name in Correlation.published[1:]), *CEILINGS]
+PAIRS = [("attention", name) for name in Correlation.published[1:]]
+PAIRS += CEILINGS
 
 
 @cache
@@ -61,7 +64,8 @@ def test_every_pair_equals_scipy_on_each_text_by_itself(question, first, second,
     }
     result = numbers_of(numbers, row)
     for metric, number in expected.items():
-        assert result[f"{metric}_{first}_{second}"] == pytest.approx(number), metric
+        name = f"{metric}_{first}_{second}"
+        assert result[name] == pytest.approx(number), name
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -70,7 +74,8 @@ def test_every_pair_equals_scipy_on_each_text_by_itself(question, first, second,
 def test_tau_over_content_words_leaves_out_function_words(question, first, second, row):
     subject, numbers = examined(question)
     text = Text(subject, row)
-    words = np.array(WORDS)[text.at_words(subject.batch.ids)]
+    ids = text.at_words(subject.batch.ids)
+    words = np.array(WORDS)[ids]
     carries_content = np.isin(words, ["film", "good"])
     a = text.scores(first)[carries_content]
     b = text.scores(second)[carries_content]
@@ -78,8 +83,9 @@ def test_tau_over_content_words_leaves_out_function_words(question, first, secon
     if len(a) >= 2:
         tau = stats.kendalltau(a, b).statistic
     result = numbers_of(numbers, row)
+    tau_over_words = result[f"tau_words_{first}_{second}"]
     assert result["content_words"] == len(a)
-    assert result[f"tau_words_{first}_{second}"] == pytest.approx(tau, nan_ok=True)
+    assert tau_over_words == pytest.approx(tau, nan_ok=True)
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -87,7 +93,8 @@ def test_tau_over_content_words_leaves_out_function_words(question, first, secon
 def test_evenness_is_the_entropy_as_a_share_of_its_largest_value(question, row):
     subject, numbers = examined(question)
     weights = Text(subject, row).weights
-    expected = stats.entropy(weights) / math.log(len(weights))
+    largest_entropy = math.log(len(weights))
+    expected = stats.entropy(weights) / largest_entropy
     assert_allclose(numbers["attention_evenness"][row], expected)
 
 
@@ -101,14 +108,12 @@ def many_texts():
 def test_the_shuffled_attention_says_nothing(name):
     tau = many_texts()[f"tau_shuffled_{name}"]
     # standard deviation of τ of 12 exchangeable entries is 0.22, so of this mean 0.011
-    assert abs(float(tau.mean())) < 0.05
-    assert float(tau.abs().mean()) == pytest.approx(0.17, abs=0.03)
+    assert tau.mean().abs() < 0.05
+    mean_size = tau.abs().mean().item()
+    assert mean_size == pytest.approx(0.17, abs=0.03)
 
 
 RANKED = ("tau_attention", "p_", "spearman", "top_tau", "tau_shuffled", "attention_evenness")
-"""What is undefined for a single word begins like this, or is about leave-one-out."""
-
-
 """What is undefined for a single word begins like this, or is about leave-one-out."""
 
 
@@ -118,9 +123,11 @@ def needs_two_words(metric):
 
 
 def test_one_word_is_undefined_everywhere_and_two_words_are_not():
-    numbers = values(Correlation(), read(toy_batch([1, 2])))
+    subject = read(toy_batch([1, 2]))
+    numbers = values(Correlation(), subject)
     for metric in filter(needs_two_words, numbers):
-        assert numbers[metric].isnan().tolist() == [True, False], metric
+        is_undefined = numbers[metric].isnan()
+        assert is_undefined.tolist() == [True, False], metric
 
 
 def test_even_attention_has_no_rank_correlation_and_is_called_even():
@@ -148,7 +155,8 @@ def signed_scores():
 
 def test_the_pairs_with_attention_and_the_ceilings_that_are_declared_are_compared(signed_scores):
     _, numbers = signed_scores
-    assert {metric for metric in numbers if metric.startswith("spearman_")} == {
+    compared = {metric for metric in numbers if metric.startswith("spearman_")}
+    assert compared == {
         "spearman_attention_random",
         "spearman_attention_attention_gradient",
         "spearman_attention_gradient_random",
@@ -161,18 +169,19 @@ def test_scores_with_a_sign_are_compared_by_their_size(signed_scores, row):
     subject, numbers = signed_scores
     text = Text(subject, row)
     scores = text.scores("attention_gradient")
-    expected = stats.kendalltau(text.weights, np.abs(scores)).statistic
+    sizes = np.abs(scores)
+    expected = stats.kendalltau(text.weights, sizes).statistic
     result = numbers_of(numbers, row)
     assert (scores < 0).any()
     assert result["tau_attention_attention_gradient"] == pytest.approx(expected)
 
 
 def test_function_words_and_punctuation_carry_no_content():
-    words = ("The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie")
-    excluded = np.array(words)[is_function_word(words)]
-    assert excluded.tolist() == ["The", "not", "n't", "--"]
-    excluded = np.array(words)[is_function_word(words, ("film",))]
-    assert excluded.tolist() == ["film", "--"]
+    words = np.array(["The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie"])
+    is_excluded = is_function_word(tuple(words))
+    assert words[is_excluded].tolist() == ["The", "not", "n't", "--"]
+    is_excluded = is_function_word(tuple(words), ("film",))
+    assert words[is_excluded].tolist() == ["film", "--"]
 
 
 def results(count: int = 80, undefined: int = 3) -> pd.DataFrame:
@@ -221,7 +230,8 @@ def test_the_papers_table_beside_the_published_one(published):
     assert mean["mean"] == pytest.approx(np.nanmean(tau))
     assert mean["published"] == 0.291343
     assert mean["n"] == 77
-    assert deviation["mean"] == pytest.approx(np.nanstd(tau[IS_CLASS_1]))
+    tau_of_class_1 = tau[IS_CLASS_1]
+    assert deviation["mean"] == pytest.approx(np.nanstd(tau_of_class_1))
     assert deviation["published"] == 0.191504
     assert np.isnan(deviation["low"])
     assert not table.index.duplicated().any()
@@ -269,13 +279,17 @@ def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_
 
     assert np.isnan(discoveries[:3]).all()
     assert_array_equal(discoveries[3:], p[3:] <= bound)
-    assert 0 < np.nansum(discoveries) < (p <= 0.05).sum()
+    uncorrected = p <= 0.05
+    assert 0 < np.nansum(discoveries) < uncorrected.sum()
+
+    discoveries_of_class_1 = discoveries[IS_CLASS_1]
     share = table.loc[("discovered_attention_gradient", "class_1"), "mean"]
-    assert share == pytest.approx(np.nanmean(discoveries[IS_CLASS_1]))
+    assert share == pytest.approx(np.nanmean(discoveries_of_class_1))
 
 
 def test_nothing_is_discovered_where_nothing_was_tested():
-    assert np.isnan(discovered(np.array([np.nan, np.nan]))).all()
+    untested = np.array([np.nan, np.nan])
+    assert np.isnan(discovered(untested)).all()
 
 
 @pytest.mark.parametrize("drawing", READING.drawings, ids=lambda drawing: drawing.name)
@@ -283,6 +297,7 @@ def test_nothing_is_discovered_where_nothing_was_tested():
 def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
     figure = draw(drawing, results(count, undefined=min(count, 3)))
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][:2] == ["class 0", "class 1"]
+    entries = [text.get_text() for text in legend.get_texts()]
+    assert entries[:2] == ["class 0", "class 1"]
     heading = figure.axes[0].get_title("left").replace("\n", " · ")
     assert heading.endswith(f"n = {count - 3} · 3 undefined")

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import itertools
 import pickle
 import random
 import warnings
@@ -51,11 +52,14 @@ def probes():
 
 def trainer(*callbacks, **options):
     """A trainer as a user has it, without what writes into the working directory."""
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    return Trainer(
-        **{"accelerator": "cpu", "enable_model_summary": False, **quiet, **options},
-        callbacks=list(callbacks),
-    )
+    defaults = {
+        "accelerator": "cpu",
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+    }
+    return Trainer(**defaults | options, callbacks=list(callbacks))
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +85,12 @@ def command(settings):
     return run(settings[1])
 
 
+def examine(command, data, *callbacks, **options):
+    """Test the command's model by a trainer with these callbacks."""
+    model = attnprobe.load_run(command).classifier
+    return trainer(*callbacks, **options).test(model, datamodule=data, verbose=False)
+
+
 @pytest.fixture
 def data(settings):
     return data_of(settings)
@@ -88,16 +98,19 @@ def data(settings):
 
 def data_of(settings, **changes):
     """The command's data, as a user constructs them."""
-    config = settings[0].config["data"]
-    source = Settings.of(settings[1]).parts.data.source
-    names = set(inspect.signature(attnprobe.TextDataModule).parameters) - {"name", "source", "seed"}
-    chosen = {name: value for name, value in config.items() if name in names}
-    return attnprobe.TextDataModule(config["name"], source, seed=3, **chosen | changes)
+    read_settings, config = settings
+    facts = read_settings.config["data"]
+    source = Settings.of(config).parts.data.source
+    parameters = inspect.signature(attnprobe.TextDataModule).parameters
+    arguments = {name: value for name, value in facts.items() if name in parameters}
+    arguments |= {"source": source, "seed": 3} | changes
+    return attnprobe.TextDataModule(**arguments)
 
 
 def identity_of(settings):
-    names = settings[0].identity("permutation")
-    return {name: value for name, value in names.items() if name != "probe"}
+    identity = settings[0].identity("permutation")
+    del identity["probe"]
+    return identity
 
 
 def tables_of(directory):
@@ -110,7 +123,12 @@ def tables_of(directory):
 
 
 @pytest.mark.parametrize(
-    ("precision", "count"), [("32-true", 3), ("bf16-mixed", 2), ("64-true", 2)]
+    ("precision", "count"),
+    [
+        ("32-true", 3),
+        ("bf16-mixed", 2),
+        ("64-true", 2),
+    ],
 )
 def test_a_users_own_trainer_leaves_the_same_tables_as_the_command(
     settings, command, data, tmp_path, precision, count
@@ -118,18 +136,21 @@ def test_a_users_own_trainer_leaves_the_same_tables_as_the_command(
     lightning.seed_everything(3, verbose=False)
     model = attnprobe.load_run(command).classifier
     before = copy.deepcopy(model.state_dict())
-    writer = attnprobe.WriteRun(tmp_path / "own", identity=identity_of(settings))
-    tester = trainer(*probes()[:count], writer, precision=precision)
+    identity = identity_of(settings)
+    writer = attnprobe.WriteRun(tmp_path / "own", identity=identity)
+    some_probes = probes()[:count]
+    tester = trainer(*some_probes, writer, precision=precision)
     (logged,) = tester.test(model, datamodule=data, verbose=False)
 
     expected = tables_of(command)
-    own = tables_of(tmp_path / "own")
-    assert {"tables/permutation.parquet", "tables/performance.parquet"} <= set(own) <= set(expected)
-    for name, content in own.items():
+    tables = tables_of(tmp_path / "own")
+    assert {"tables/permutation.parquet", "tables/performance.parquet"} <= set(tables)
+    for name, content in tables.items():
         assert content == expected[name], name
+
     numbers = attnprobe.read_results(command, probe="permutation")
-    median = numbers[numbers.metric == "median_tvd"].value.mean()
-    assert logged["permutation/median_tvd"] == pytest.approx(median, abs=1e-6)
+    medians = numbers[numbers.metric == "median_tvd"].value
+    assert logged["permutation/median_tvd"] == pytest.approx(medians.mean(), abs=1e-6)
     for name, tensor in model.state_dict().items():
         # Lightning itself makes the weights float64 where it is told 64-true
         if precision != "64-true":
@@ -142,10 +163,14 @@ def test_a_users_own_trainer_examines_a_pretrained_model_as_the_command_does(tmp
     labels = ("very bad", "good")
     folder = families.checkpoint("distilbert", labels)
     draw = random.Random(0)
-    texts = (" ".join(draw.choices(families.WORDS, k=draw.randint(3, 8))) for _ in range(40))
-    rows = [(text, labels[number % 2]) for number, text in enumerate(texts)]
-    chosen = (f"probe={PROBES}", *FEW_PASSES, "seed=3")
-    overrides = families.run_settings(folder, rows, tmp_path, *chosen)
+    rows = []
+    for number in range(40):
+        length = draw.randint(3, 8)
+        words = draw.choices(families.WORDS, k=length)
+        rows.append((" ".join(words), labels[number % 2]))
+    overrides = families.run_settings(
+        folder, rows, tmp_path, f"probe={PROBES}", *FEW_PASSES, "seed=3"
+    )
     command = run(composed(*overrides))
 
     data = attnprobe.TextDataModule.from_files(
@@ -158,38 +183,34 @@ def test_a_users_own_trainer_examines_a_pretrained_model_as_the_command_does(tmp
         test_share=1.0,
     )
     data.setup()
-    model = attnprobe.PretrainedClassifier(
-        name="own", path=str(folder), class_names=list(data.classes)
-    )
+    classes = list(data.classes)
+    model = attnprobe.PretrainedClassifier(name="own", path=str(folder), class_names=classes)
     lightning.seed_everything(3, verbose=False)
     writer = attnprobe.WriteRun(tmp_path / "own")
     trainer(*probes(), writer).test(model, datamodule=data, verbose=False)
     for probe in ("permutation", "gradient", "swaps", "performance"):
-        own = attnprobe.read_results(tmp_path / "own", probe=probe)[MEASURED]
+        table = attnprobe.read_results(tmp_path / "own", probe=probe)[MEASURED]
         expected = attnprobe.read_results(command, probe=probe)[MEASURED]
-        assert_frame_equal(own, expected, check_exact=True, check_categorical=False)
+        assert_frame_equal(table, expected, check_exact=True, check_categorical=False)
     # the pieces are cut once, however often it is tested
     trainer(*probes()).test(model, datamodule=data, verbose=False)
 
 
 def test_a_probes_table_is_a_data_frame_with_the_runs_numbers(command, data):
-    permutation, gradient = Permutation(), Gradient()
+    permutation = Permutation()
+    gradient = Gradient()
     with pytest.raises(UserError, match=r"permutation has measured nothing.*\.test\("):
         permutation.table()
     permutation.runner = None
     runner = ProbeRunner([permutation, gradient], seed=3)
-    trainer(*runner.callbacks()).test(
-        attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-    )
+    examine(command, data, *runner.callbacks())
     expected = attnprobe.read_results(command, probe="permutation")[MEASURED]
     table = permutation.table()
     assert isinstance(table, pd.DataFrame)
     assert_frame_equal(table, expected, check_categorical=False)
 
     # another test begins anew, and with the same seed gives the same
-    trainer(permutation, gradient).test(
-        attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-    )
+    examine(command, data, permutation, gradient)
     assert_frame_equal(permutation.table(), table)
 
 
@@ -199,8 +220,10 @@ def test_a_probe_is_a_callback_and_the_data_are_a_data_module():
         assert isinstance(probe, Probe)
     assert isinstance(ready(), LightningDataModule)
     assert issubclass(hooked_class(attnprobe.TextDataModule), LightningDataModule)
-    assert Permutation(samples=3) == pickle.loads(pickle.dumps(Permutation(samples=3)))
-    assert copy.deepcopy(Permutation(samples=3)).samples == 3
+    permutation = Permutation(samples=3)
+    pickled = pickle.dumps(permutation)
+    assert pickle.loads(pickled) == permutation
+    assert copy.deepcopy(permutation).samples == 3
     assert with_hooks(copy.copy(Permutation())) == Permutation()
     with pytest.raises(UserError, match=r"samples=0"):
         Permutation(samples=0)
@@ -218,9 +241,7 @@ def test_a_limited_test_measures_what_it_saw(settings, command, tmp_path):
     permutation = Permutation()
     data = data_of(settings, eval_batch_size=7)
     writer = attnprobe.WriteRun(tmp_path / "part")
-    trainer(permutation, writer, limit_test_batches=2).test(
-        attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-    )
+    examine(command, data, permutation, writer, limit_test_batches=2)
     table = permutation.table()
     assert table.example_id.nunique() == 14
     results = attnprobe.read_results(tmp_path / "part", probe="permutation")
@@ -230,9 +251,8 @@ def test_a_limited_test_measures_what_it_saw(settings, command, tmp_path):
 
 def test_a_fast_dev_run_runs_the_probes_and_writes_nothing(command, data, tmp_path, capsys):
     permutation = Permutation()
-    trainer(permutation, attnprobe.WriteRun(tmp_path / "dev"), fast_dev_run=True).test(
-        attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-    )
+    writer = attnprobe.WriteRun(tmp_path / "dev")
+    examine(command, data, permutation, writer, fast_dev_run=True)
     assert len(permutation.table()) > 0
     assert not (tmp_path / "dev").exists()
     assert "nothing is written" in capsys.readouterr().err
@@ -244,9 +264,7 @@ def test_determinism_changes_no_number(command, data):
         probe = Erasure()
         lightning.seed_everything(3, verbose=False)
         try:
-            trainer(probe, deterministic=deterministic).test(
-                attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-            )
+            examine(command, data, probe, deterministic=deterministic)
         finally:
             torch.use_deterministic_algorithms(False)
         tables.append(probe.table())
@@ -255,7 +273,8 @@ def test_determinism_changes_no_number(command, data):
 
 def test_prediction_leaves_probes_alone(command, data):
     permutation = Permutation()
-    batches = trainer(permutation).predict(attnprobe.load_run(command).classifier, datamodule=data)
+    model = attnprobe.load_run(command).classifier
+    batches = trainer(permutation).predict(model, datamodule=data)
     logits = torch.cat([outputs.logits for outputs in batches])
     assert len(logits) == data.sizes["test"]
     with pytest.raises(UserError, match="measured nothing"):
@@ -270,9 +289,7 @@ def test_every_logger_has_the_headline_numbers(command, data, tmp_path):
         def on_test_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
             seen.append(batch_idx)
 
-    trainer(Own(), Permutation(), logger=loggers, enable_progress_bar=False).test(
-        attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-    )
+    examine(command, data, Own(), Permutation(), logger=loggers, enable_progress_bar=False)
     assert seen
     for logger in loggers:
         metrics = pd.read_csv(Path(logger.log_dir) / "metrics.csv")
@@ -280,18 +297,14 @@ def test_every_logger_has_the_headline_numbers(command, data, tmp_path):
         assert "test/accuracy" in metrics
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: [Permutation(), Permutation(samples=7)], "permutation is there 2 times"),
-        (lambda: [Correlation(importances=["lime", "nonsense"])], "unknown importance 'nonsense'"),
-    ],
-)
-def test_probes_that_cannot_run_are_refused(make, message, command, data):
-    with pytest.raises(UserError, match=message):
-        trainer(*make()).test(
-            attnprobe.load_run(command).classifier, datamodule=data, verbose=False
-        )
+def test_a_probe_that_is_there_twice_is_refused(command, data):
+    with pytest.raises(UserError, match="permutation is there 2 times"):
+        examine(command, data, Permutation(), Permutation(samples=7))
+
+
+def test_an_unknown_importance_is_refused(command, data):
+    with pytest.raises(UserError, match="unknown importance 'nonsense'"):
+        examine(command, data, Correlation(importances=["lime", "nonsense"]))
 
 
 # a user's own module
@@ -306,17 +319,24 @@ class LitClassifier(attnprobe.Staged, LightningModule):
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=0)
         self.rnn = nn.GRU(width, width, batch_first=True)
         self.scorer = nn.Linear(width, 1)
-        self.head = nn.Linear(width, 2) if linear else nn.Sequential(nn.Linear(width, 2), nn.Tanh())
+        self.head = nn.Linear(width, 2)
+        if not linear:
+            self.head = nn.Sequential(self.head, nn.Tanh())
         self.moved = JensenShannon()
 
     def encode(self, ids):
-        return self.rnn(self.embedding(ids))[0]
+        vectors = self.embedding(ids)
+        hidden, _ = self.rnn(vectors)
+        return hidden
 
     def attend(self, hidden, content):
-        return self.scorer(hidden).squeeze(-1).masked_fill(~content, -torch.inf).softmax(-1)
+        scores = self.scorer(hidden).squeeze(-1)
+        content_scores = scores.masked_fill(~content, -torch.inf)
+        return content_scores.softmax(-1)
 
     def decode(self, hidden, attention):
-        return self.head(torch.einsum("bs,bsh->bh", attention, hidden))
+        context = torch.einsum("bs,bsh->bh", attention, hidden)
+        return self.head(context)
 
     def forward(self, ids):
         hidden = self.encode(ids)
@@ -330,11 +350,13 @@ class LitClassifier(attnprobe.Staged, LightningModule):
 
     def test_step(self, batch, batch_idx):
         x, y = batch
-        attention = self.attend(self.encode(x), x != 0)
-        even = (x != 0) / (x != 0).sum(1, keepdim=True)
-        self.moved.update(attention, even, x != 0)
+        content = x != 0
+        attention = self.attend(self.encode(x), content)
+        even = content / content.sum(1, keepdim=True)
+        self.moved.update(attention, even, content)
         self.log("test/moved", self.moved)
-        self.log("test_loss", nn.functional.cross_entropy(self(x), y))
+        loss = nn.functional.cross_entropy(self(x), y)
+        self.log("test_loss", loss)
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.02)
@@ -343,8 +365,12 @@ class LitClassifier(attnprobe.Staged, LightningModule):
 def own_texts(count=23):
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(3, 9, (count,), generator=generator).tolist()
-    texts = [torch.randint(1, 30, (length,), generator=generator) for length in lengths]
-    return [(text, int((text > 20).any())) for text in texts]
+    rows = []
+    for length in lengths:
+        text = torch.randint(1, 30, (length,), generator=generator)
+        has_large_id = (text > 20).any()
+        rows.append((text, int(has_large_id)))
+    return rows
 
 
 def collated(rows):
@@ -358,8 +384,9 @@ def own_loader(batch_size=4, **options):
 
 def test_an_own_module_is_trained_and_tested_with_probes():
     model = LitClassifier()
-    permutation, erasure, swaps = Permutation(), Erasure(), Swaps()
-    user = trainer(permutation, erasure, swaps, max_epochs=2, log_every_n_steps=1)
+    erasure = Erasure()
+    swaps = Swaps()
+    user = trainer(Permutation(), erasure, swaps, max_epochs=2, log_every_n_steps=1)
     user.fit(model, own_loader())
     (logged,) = user.test(model, own_loader(), verbose=False)
     assert {"test_loss", "test/moved", "permutation/median_tvd"} <= set(logged)
@@ -368,44 +395,53 @@ def test_an_own_module_is_trained_and_tested_with_probes():
     # by hand, in float64: how far the prediction moves without the largest weight
     double = copy.deepcopy(model).double().eval()
     table = erasure.table()
-    flips = table[table.metric == "removed_count_optimal"].set_index("example_id").value
+    removed_count = table[table.metric == "removed_count_optimal"]
+    flips = removed_count.set_index("example_id").value
     for number, (text, _) in enumerate(own_texts()):
-        hidden = double.encode(text[None])
-        attention = double.attend(hidden, text[None] != 0)
-        assert flips[number] == fewest_erased(double, hidden, attention) or np.isnan(flips[number])
+        if np.isnan(flips[number]):
+            continue
+        ids = text[None]
+        hidden = double.encode(ids)
+        attention = double.attend(hidden, ids != 0)
+        assert flips[number] == fewest_erased(double, hidden, attention)
     assert swaps.table().example_id.nunique() > 0
 
 
 def fewest_erased(model, hidden, attention):
     """The fewest weights whose erasure changes the decision, by trying all sets; NaN: none does."""
     decision = model.decode(hidden, attention).argmax()
-    length = attention.shape[1]
-    sizes = []
-    for members in range(1, 2**length - 1):
-        kept = torch.tensor([not members >> place & 1 for place in range(length)])
-        weights = attention * kept
-        if model.decode(hidden, weights / weights.sum()).argmax() != decision:
-            sizes.append(members.bit_count())
-    return min(sizes, default=np.nan)
+    places = range(attention.shape[1])
+    for size in places[1:]:
+        for members in itertools.combinations(places, size):
+            weights = attention.clone()
+            weights[:, members] = 0
+            remaining = weights / weights.sum()
+            if model.decode(hidden, remaining).argmax() != decision:
+                return size
+    return np.nan
 
 
-def test_what_the_decoder_is_decides_the_readout():
+@pytest.mark.parametrize("linear", [True, False])
+def test_what_the_decoder_is_decides_the_readout(linear):
     text, _ = own_texts()[0]
-    for linear in (True, False):
-        model = LitClassifier(linear=linear).eval()
-        batch = model.read((text[None], torch.tensor([0])), torch.tensor([5]))
-        classifier = classifier_of(model)
-        classifier.has_markers = False
-        with classifier.precisely():
-            outputs = classifier.predict(batch)
-            readout = classifier.readout(batch, outputs)
-            assert (readout.position_logits is not None) == linear
-            other = torch.zeros_like(readout.attention)
-            other[0, 2] = 1  # the second word
-            own = model.decode(model.encode(text[None]), torch.eye(len(text)).double()[1:2])
-            assert_close(readout.logits(other), own)
-            many = other.expand(3, 1, -1)
-            assert_close(readout.logits(many), own.expand(3, 1, -1))
+    ids = text[None]
+    model = LitClassifier(linear=linear).eval()
+    batch = model.read((ids, torch.tensor([0])), torch.tensor([5]))
+    classifier = classifier_of(model)
+    classifier.has_markers = False
+    with classifier.precisely():
+        outputs = classifier.predict(batch)
+        readout = classifier.readout(batch, outputs)
+        assert (readout.position_logits is not None) == linear
+
+        second_word = torch.zeros_like(readout.attention)
+        second_word[0, 2] = 1  # behind the marker
+        _, on_second_word, *_ = torch.eye(len(text)).double()
+        hidden = model.encode(ids)
+        expected = model.decode(hidden, on_second_word[None])
+        assert_close(readout.logits(second_word), expected)
+        samples = second_word.expand(3, 1, -1)
+        assert_close(readout.logits(samples), expected.expand(3, 1, -1))
 
 
 def test_padding_and_batch_size_change_no_number_of_an_own_module():
@@ -424,22 +460,21 @@ def test_importances_that_differentiate_or_remove_words_read_an_own_module():
     model = LitClassifier()
     trainer(correlation).test(model, own_loader(), verbose=False)
     table = correlation.table()
-    tau = table[table.metric == "tau_attention_leave_one_out"].set_index("example_id").value
+    rows = table[table.metric == "tau_attention_leave_one_out"]
+    tau = rows.set_index("example_id").value
     # by hand: each word left out of the text itself
     double = copy.deepcopy(model).double().eval()
     text, _ = own_texts()[2]
-    attention = double.attend(double.encode(text[None]), text[None] != 0)[0]
-    whole = double(text[None]).softmax(-1)
-    without = torch.stack(
-        [
-            (double(torch.cat([text[:place], text[place + 1 :]])[None]).softmax(-1) - whole)
-            .abs()
-            .sum()
-            for place in range(len(text))
-        ]
-    )
-    expected = attnprobe.measures.kendall_tau(attention, without / 2)
-    assert tau[2] == pytest.approx(float(expected))
+    ids = text[None]
+    [attention] = double.attend(double.encode(ids), ids != 0)
+    prediction = double(ids).softmax(-1)
+    distances = torch.zeros_like(attention)
+    for place in range(len(text)):
+        rest = torch.cat([text[:place], text[place + 1 :]])
+        change = double(rest[None]).softmax(-1) - prediction
+        distances[place] = change.abs().sum() / 2
+    expected = attnprobe.measures.kendall_tau(attention, distances)
+    assert tau[2] == pytest.approx(expected.item())
 
 
 class Unattended(LitClassifier):
@@ -483,10 +518,14 @@ def test_a_module_without_stages_is_refused():
 
 
 def test_data_are_read_from_files_and_from_data_sets(tmp_path):
-    rows = {"review": ["good film", "bad film"] * 20, "stars": ["up", "down"] * 20}
-    pd.DataFrame(rows).to_csv(tmp_path / "reviews.csv", index=False)
+    rows = {
+        "review": ["good film", "bad film"] * 20,
+        "stars": ["up", "down"] * 20,
+    }
+    path = str(tmp_path / "reviews.csv")
+    pd.DataFrame(rows).to_csv(path, index=False)
     from_files = attnprobe.TextDataModule.from_files(
-        str(tmp_path / "reviews.csv"), text="review", label="stars", embedding_size=4
+        path, text="review", label="stars", embedding_size=4
     )
     assert from_files.name == "reviews"
     whole = datasets.Dataset.from_dict(rows)
@@ -499,8 +538,9 @@ def test_data_are_read_from_files_and_from_data_sets(tmp_path):
     assert from_files.sizes == from_rows.sizes
     assert from_files.fingerprint == from_rows.fingerprint
     assert from_splits.sizes["test"] == 4
+    unknown_split = datasets.DatasetDict(left=whole)
     with pytest.raises(UserError, match=r"splits left: expected train, validation, test"):
-        attnprobe.TextDataModule.from_dataset(datasets.DatasetDict(left=whole)).setup()
+        attnprobe.TextDataModule.from_dataset(unknown_split).setup()
     with pytest.raises(UserError, match=r"batch_size=0"):
         attnprobe.TextDataModule.from_dataset(whole, batch_size=0)
 
@@ -515,14 +555,16 @@ def test_a_model_of_the_package_is_fitted_by_any_trainer(tmp_path):
 
 
 def test_rows_of_several_devices_are_those_of_one():
-    one = Rows()
-    one.add("m", np.arange(6), np.arange(6.0))
-    two = [Rows(), Rows()]
-    for rank, rows in enumerate(two):
-        rows.add("m", np.arange(rank, 6, 2), np.arange(rank, 6.0, 2))
+    examples = np.arange(6)
+    numbers = np.arange(6.0)
+    of_one_device = Rows()
+    of_one_device.add("m", examples, numbers)
     joined = Rows()
-    for rows in two:
+    for rank in range(2):
+        every_second = slice(rank, None, 2)
+        rows = Rows()
+        rows.add("m", examples[every_second], numbers[every_second])
         joined.join(rows)
     identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split", "probe"), "")
     identity["seed"] = 0
-    assert joined.table(identity).equals(one.table(identity))
+    assert joined.table(identity).equals(of_one_device.table(identity))

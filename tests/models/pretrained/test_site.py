@@ -35,7 +35,13 @@ class Site:
     def lifted(self, attention):
         """Rows that show this attention, where every row sees every place."""
         seen = torch.ones_like(self.rows, dtype=torch.bool)
-        return Lifting(self.rows, self.member, self.valid, seen)(attention)
+        lifting = Lifting(self.rows, self.member, self.valid, seen)
+        return lifting(attention)
+
+    def on_words(self, rows):
+        """The mass of rows on each of the three words, as scipy takes it."""
+        mass = rows @ self.member
+        return mass[0, :, 1:4].numpy()
 
 
 def site(rows=3, *, seed=0):
@@ -56,8 +62,9 @@ def test_an_attention_is_the_mean_mass_of_each_words_pieces():
     attention, share = three_rows.weights()
     _, first, second, third, fourth, _, _ = three_rows.rows[0].sum(0)
     mass = torch.stack([first + second, third, fourth])
-    assert_close(attention[0, 1:4], mass / mass.sum())
-    assert_close(share[0], mass.sum() / 3)
+    total = mass.sum()
+    assert_close(attention[0, 1:4], mass / total)
+    assert_close(share[0], total / 3)
 
 
 def test_the_lift_of_the_recorded_attention_is_the_recorded_rows():
@@ -88,13 +95,15 @@ def test_the_lift_shows_the_attention_that_it_is_given(sample):
 def test_the_lift_keeps_sums_special_pieces_and_shares_of_a_words_pieces():
     rows = site().rows
     lifted = site().lifted(TARGETS)
-    assert_close(lifted.sum(-1), torch.ones(2, 1, 3).double())
+    unit_sums = torch.ones(2, 1, 3).double()
+    assert_close(lifted.sum(-1), unit_sums)
     for special in (0, 5, 6):
-        expected = rows[..., special].expand(2, -1, -1)
-        assert_close(lifted[..., special], expected)
-    share = rows[..., 1] / rows[..., 2]
-    lifted_share = lifted[0, ..., 1] / lifted[0, ..., 2]
-    assert_close(lifted_share, share)
+        recorded = rows[..., special]
+        assert_close(lifted[..., special], recorded.expand(2, -1, -1))
+
+    _, first, second, *_ = rows.unbind(-1)
+    _, lifted_first, lifted_second, *_ = lifted[0].unbind(-1)
+    assert_close(lifted_first / lifted_second, first / second)
 
 
 def test_a_word_that_underflowed_can_be_attended_to():
@@ -110,14 +119,18 @@ def nearest_matrix(mass, row_sums, column_sums):
 
     def divergence(flat):
         x = flat.reshape(mass.shape)
-        return (x * np.log(x / mass)).sum()
+        log_ratio = np.log(x / mass)
+        return (x * log_ratio).sum()
 
     def column_errors(flat):
-        return flat.reshape(mass.shape).sum(0) - column_sums
+        x = flat.reshape(mass.shape)
+        return x.sum(0) - column_sums
 
     def row_errors(flat):
         """Of all rows but the last, whose sum follows from the others."""
-        return flat.reshape(mass.shape).sum(1)[:-1] - row_sums[:-1]
+        x = flat.reshape(mass.shape)
+        errors = x.sum(1) - row_sums
+        return errors[:-1]
 
     result = minimize(
         divergence,
@@ -137,15 +150,17 @@ def nearest_matrix(mass, row_sums, column_sums):
 def test_no_other_rows_that_show_it_are_nearer():
     """Against scipy's constrained minimum of Σ KL over two rows and three words."""
     two_rows = site(rows=2, seed=3)
-    target = torch.tensor([[0, 0.6, 0.3, 0.1, 0]], dtype=torch.float64)
-    words = slice(1, 4)
-    mass = (two_rows.rows @ two_rows.member)[0, :, words].numpy()
+    weights = [0.6, 0.3, 0.1]
+    target = torch.tensor([[0, *weights, 0]], dtype=torch.float64)
+    mass = two_rows.on_words(two_rows.rows)
 
-    lifted = (two_rows.lifted(target) @ two_rows.member)[0, :, words].numpy()
+    lifted = two_rows.on_words(two_rows.lifted(target))
 
-    column_sums = target[0, words].numpy() * mass.sum()
-    nearest, least = nearest_matrix(mass, mass.sum(1), column_sums)
-    divergence = (lifted * np.log(lifted / mass)).sum()
+    row_sums = mass.sum(1)
+    column_sums = np.array(weights) * mass.sum()
+    nearest, least = nearest_matrix(mass, row_sums, column_sums)
+    log_ratio = np.log(lifted / mass)
+    divergence = (lifted * log_ratio).sum()
     assert divergence <= least + 1e-9
     assert_allclose(lifted, nearest, atol=1e-4)
 
@@ -153,8 +168,9 @@ def test_no_other_rows_that_show_it_are_nearer():
 def scaled_to(matrix, sums, dim):
     """The matrix with these sums along a dimension; a line of nothing stays nothing."""
     current = matrix.sum(dim, keepdim=True)
-    factor = sums.unsqueeze(dim) / torch.where(current > 0, current, 1)
-    return matrix * torch.where(current > 0, factor, 0)
+    is_something = current > 0
+    factor = sums.unsqueeze(dim) / torch.where(is_something, current, 1)
+    return matrix * torch.where(is_something, factor, 0)
 
 
 def swept(matrix, rows, columns, sweeps=3000):
@@ -207,13 +223,15 @@ def test_it_is_what_sweeps_end_with():
     heads.columns[:, 1, 8] = 0  # a column that is none
     heads.matrix[1, :, 8] = 0
     heads.matrix[1, 2] = 0  # a row that is padding
-    heads.rows = heads.matrix.sum(-1).expand(3, -1, -1)
-    shares = heads.columns / heads.columns.sum(-1, keepdim=True)
-    heads.columns = shares * heads.total
+    row_sums = heads.matrix.sum(-1)
+    heads.rows = row_sums.expand(3, -1, -1)
+    mass = heads.columns.sum(-1, keepdim=True)
+    heads.columns = heads.columns / mass * heads.total
 
     result = scaled(heads.matrix, heads.rows, heads.columns)
 
-    expected = swept(heads.matrix.expand(3, -1, -1, -1), heads.rows, heads.columns)
+    matrices = heads.matrix.expand(3, -1, -1, -1)
+    expected = swept(matrices, heads.rows, heads.columns)
     assert_close(result, expected, atol=1e-11, rtol=0)
     assert_close(result.sum(-1), heads.rows, atol=1e-11, rtol=0)
     assert_close(result.sum(-2), heads.columns, atol=1e-14, rtol=0)
@@ -225,14 +243,16 @@ def gradient_of(scale, heads, attention, weight):
     rows = heads.rows * attention.sum(-1, keepdim=True)
     columns = attention * heads.total
     result = scale(heads.matrix, rows, columns)
-    (gradient,) = torch.autograd.grad((result * weight).sum(), attention)
+    weighted_sum = (result * weight).sum()
+    (gradient,) = torch.autograd.grad(weighted_sum, attention)
     return gradient
 
 
 def test_its_gradient_is_that_of_the_sweeps():
     heads = drawn(2, 3, 5, samples=2, spread=1.0)
     attention = heads.columns / heads.total
-    weight = torch.linspace(-1, 2, 60, dtype=torch.float64).reshape(2, 2, 3, 5)
+    weight = torch.linspace(-1, 2, 60, dtype=torch.float64)
+    weight = weight.reshape(2, 2, 3, 5)
     gradient = gradient_of(scaled, heads, attention, weight)
     expected = gradient_of(swept, heads, attention, weight)
     assert_close(gradient, expected, atol=1e-9, rtol=0)
@@ -242,7 +262,8 @@ def test_the_gradient_of_an_erased_word_is_that_of_next_to_nothing():
     heads = drawn(1, 3, 4, samples=1)
 
     def gradient_at(weight):
-        attention = torch.tensor([[[0.5, 0.3, 0.2 - weight, weight]]], dtype=torch.float64)
+        weights = [0.5, 0.3, 0.2 - weight, weight]
+        attention = torch.tensor([[weights]], dtype=torch.float64)
         return gradient_of(scaled, heads, attention, heads.matrix)
 
     erased = gradient_at(0.0)
@@ -253,9 +274,12 @@ def test_the_gradient_of_an_erased_word_is_that_of_next_to_nothing():
 @pytest.mark.parametrize("text", range(5))
 def test_what_comes_out_of_one_does_not_depend_on_the_others(text):
     heads = drawn(5, 4, 7, samples=2, spread=6.0)
-    together = scaled(heads.matrix, heads.rows, heads.columns)
-    alone = scaled(heads.matrix[[text]], heads.rows[:, [text]], heads.columns[:, [text]])
-    assert_close(alone, together[:, [text]], atol=1e-14, rtol=0)
+    batch = scaled(heads.matrix, heads.rows, heads.columns)
+    matrix = heads.matrix[[text]]
+    rows = heads.rows[:, [text]]
+    columns = heads.columns[:, [text]]
+    single = scaled(matrix, rows, columns)
+    assert_close(single, batch[:, [text]], atol=1e-14, rtol=0)
 
 
 NEARLY_EMPTY_COLUMN = torch.tensor(
@@ -285,5 +309,7 @@ def test_sums_of_0_give_a_matrix_of_0():
 
 def test_a_matrix_that_has_its_sums_already_is_not_scaled():
     matrix = drawn(3, 4, 5, samples=1).matrix
-    factors = row_factors(matrix, matrix.sum(-1), matrix.sum(-2))
+    row_sums = matrix.sum(-1)
+    column_sums = matrix.sum(-2)
+    factors = row_factors(matrix, row_sums, column_sums)
     assert (factors == 0).all()
