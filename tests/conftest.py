@@ -123,10 +123,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What is imported and collected stays until the end. The garbage collector goes through its
-    million objects more rarely than by default, which would take a fifteenth of the suite's time.
-    """
-    gc.freeze()
+    """The garbage collector goes through the million objects of imports and tests more rarely than
+    by default, which would take a fifteenth of the suite's time."""
     gc.set_threshold(20_000, 20, 20)
 
 
