@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -19,11 +20,17 @@ def leads_of_all_sets(attention, lead, content):
         for erased in itertools.combinations(positions, size):
             rest = [position for position in weighty if position not in erased]
             if rest:
-                weights = attention[rest]
-                mean_lead = weights @ lead[rest] / weights.sum()
-                leads_of_size.append(mean_lead.item())
+                mean_lead = lead_of(rest, attention, lead)
+                leads_of_size.append(mean_lead)
         leads.append(leads_of_size)
     return leads
+
+
+def lead_of(rest, attention, lead):
+    """The mean lead of these positions under their weights."""
+    weights = attention[rest]
+    weighted_sum = weights @ lead[rest]
+    return (weighted_sum / weights.sum()).item()
 
 
 @pytest.mark.parametrize("grid", [False, True])
@@ -36,15 +43,15 @@ def test_no_set_of_its_size_does_more(grid):
     for row, text_logits in enumerate(logits):
         lead = text_logits[:, class_[row]] - text_logits[:, rival[row]]
         leads_by_size = leads_of_all_sets(attention[row], lead, content[row])
+        sizes = len(leads_by_size)
+        lowest_limits = limits.lowest[row]
+        highest_limits = limits.highest[row]
         for erased, leads in enumerate(leads_by_size[:8]):
-            lowest = min(leads, default=float("nan"))
-            highest = max(leads, default=float("nan"))
-            lowest_limit = limits.lowest[row, erased].item()
-            highest_limit = limits.highest[row, erased].item()
-            assert lowest_limit == pytest.approx(lowest, abs=1e-10, nan_ok=True)
-            assert highest_limit == pytest.approx(highest, abs=1e-10, nan_ok=True)
-        beyond_text = limits.lowest[row, len(leads_by_size) :]
-        assert beyond_text.isnan().all()
+            lowest = min(leads, default=math.nan)
+            highest = max(leads, default=math.nan)
+            assert lowest_limits[erased].item() == pytest.approx(lowest, abs=1e-10, nan_ok=True)
+            assert highest_limits[erased].item() == pytest.approx(highest, abs=1e-10, nan_ok=True)
+        assert lowest_limits[sizes:].isnan().all()
 
 
 def test_where_the_sets_are_nested_one_order_attains_every_limit():
@@ -52,13 +59,15 @@ def test_where_the_sets_are_nested_one_order_attains_every_limit():
     scores = torch.randn(500, 5, generator=generator, dtype=torch.float64)
     attention = (2 * scores).softmax(-1)
     lead = 3 * torch.rand(500, 5, generator=generator, dtype=torch.float64)
-    logits = torch.stack([lead, torch.zeros_like(lead)], -1)
+    nothing = torch.zeros_like(lead)
+    logits = torch.stack([lead, nothing], -1)
     content = torch.ones(500, 5, dtype=torch.bool)
     class_ = torch.zeros(500, dtype=torch.long)
     rival = torch.ones(500, dtype=torch.long)
     limits = erasure_limits(attention, logits, content, class_=class_, rival=rival)
 
-    not_nested = (~limits.lowest_nested).nonzero()[:, 0].tolist()
+    is_nested = limits.lowest_nested
+    not_nested = (~is_nested).nonzero()[:, 0].tolist()
     assert 0 < len(not_nested) < 50, "both kinds are what the test is about"
     for row in [*range(10), *not_nested]:
         lowest = limits.lowest[row]
@@ -66,7 +75,7 @@ def test_where_the_sets_are_nested_one_order_attains_every_limit():
         for order in itertools.permutations(range(5)):
             curve = erasure_curve(order, attention[row], lead[row])
             attains_all |= np.allclose(curve, lowest, atol=1e-9, rtol=0)
-        assert attains_all == limits.lowest_nested[row].item()
+        assert attains_all == is_nested[row].item()
 
 
 def erasure_curve(order, attention, lead):
@@ -74,7 +83,5 @@ def erasure_curve(order, attention, lead):
     curve = []
     for erased in range(len(order)):
         rest = list(order[erased:])
-        weights = attention[rest]
-        mean_lead = weights @ lead[rest] / weights.sum()
-        curve.append(mean_lead.item())
+        curve.append(lead_of(rest, attention, lead))
     return curve

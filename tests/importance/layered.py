@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import torch
 
@@ -15,8 +17,9 @@ def words_of(parts, batch, row):
 
 
 def inputs_of(batch, row):
-    count = int((batch.piece_word[row] > -2).sum())
-    return batch.pieces[row : row + 1, :count]
+    is_piece = batch.piece_word[row] > -2
+    pieces = batch.pieces[row, is_piece]
+    return pieces.unsqueeze(0)
 
 
 def mixed_by_hand(layer, state, with_input, normalised):
@@ -31,17 +34,16 @@ def mixed_by_hand(layer, state, with_input, normalised):
     vectors = torch.zeros(len(state), *state.shape, dtype=state.dtype)
     for head in range(layer.attention.self.num_attention_heads):
         weights, added = head_by_hand(layer, state, head)
-        for i in positions:
-            for j in positions:
-                vectors[i, j] += weights[i, j] * added[j]
+        for i, j in itertools.product(positions, positions):
+            vectors[i, j] += weights[i, j] * added[j]
     total = vectors.sum(1) + state + output.dense.bias
     if with_input:
         for i in positions:
             vectors[i, i] += state[i]
     if normalised:
-        for i in positions:
-            for j in positions:
-                vectors[i, j] = normed_by_hand(output.LayerNorm, vectors[i, j], total[i])
+        for i, j in itertools.product(positions, positions):
+            vector = vectors[i, j]
+            vectors[i, j] = normed_by_hand(output.LayerNorm, vector, total[i])
     return vectors, output.LayerNorm(total)
 
 
@@ -57,13 +59,16 @@ def head_by_hand(layer, state, head):
     """One head's attention weights `[i][j]`, and what each position adds under a weight of 1."""
     inner = layer.attention.self
     size = inner.attention_head_size
-    columns = slice(head * size, (head + 1) * size)
+    start = head * size
+    columns = slice(start, start + size)
     query = inner.query(state)[:, columns]
     key = inner.key(state)[:, columns]
     value = inner.value(state)[:, columns]
     scores = query @ key.T / size**0.5
+    weights = scores.softmax(-1)
     projection = layer.attention.output.dense.weight[:, columns]
-    return scores.softmax(-1), value @ projection.T
+    added = value @ projection.T
+    return weights, added
 
 
 def followed_by_hand(network, ids, strength, with_input, normalised):
@@ -72,17 +77,16 @@ def followed_by_hand(network, ids, strength, with_input, normalised):
     Where its input is not among a layer's vectors, half of the identity stands for it.
     """
     with torch.no_grad():
-        states = network(ids, output_hidden_states=True).hidden_states
-        followed = np.eye(ids.shape[1])
-        for number, layer in enumerate(network.bert.encoder.layer):
-            state = states[number][0]
+        *states, _ = network(ids, output_hidden_states=True).hidden_states
+        identity = np.eye(ids.shape[1])
+        followed = identity
+        for layer, [state] in zip(network.bert.encoder.layer, states, strict=True):
             vectors, after = mixed_by_hand(layer, state, with_input, normalised)
-            strengths = np.zeros(vectors.shape[:2])
+            strengths = np.zeros_like(identity)
             for i, j in np.ndindex(*strengths.shape):
                 strengths[i, j] = strength(vectors[i, j], after[i])
             shares = strengths / strengths.sum(1, keepdims=True)
             if not with_input:
-                identity = np.eye(len(shares))
                 shares = 0.5 * shares + 0.5 * identity
             followed = shares @ followed
     return followed[0]
