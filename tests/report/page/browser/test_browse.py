@@ -65,7 +65,8 @@ def maps_of(browser, run):
 
 def weights_of(decimals=0, *numbers):
     """An independent reader of a text's weights, after the description in `in_whole_numbers`."""
-    return [np.nan if number is None else number / 10**decimals for number in numbers]
+    weights = np.array(numbers, float)  # None is NaN
+    return (weights / 10**decimals).tolist()
 
 
 def test_what_is_packed_comes_back_and_gives_the_same_text_twice():
@@ -108,21 +109,21 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
     examples = read_examples(directory)
     metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
     assert set(maps) == {"attention", *metrics}
-
     assert len(maps["attention"]) == len(examples)
     attention = np.concatenate(maps["attention"])
     expected_attention = np.concatenate(examples["attention"])
     assert_allclose(attention, expected_attention, atol=6e-5)
 
     for key, metric in metrics.items():
+        heat_map = maps[key]
         expected = weights_by_place(results, metric)
         examples_with_weights = {number for number, _ in expected}
         for number, words in enumerate(examples["tokens"]):
             size = len(words) if number in examples_with_weights else 0
-            assert len(maps[key][number]) == size
+            assert len(heat_map[number]) == size
         weights = {}
         for number, step in expected:
-            weights[number, step] = maps[key][number][step]
+            weights[number, step] = heat_map[number][step]
         assert weights == pytest.approx(expected, abs=6e-5)
 
 
@@ -133,8 +134,9 @@ def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
     results = read_results(directory)
 
     def values_of(metric):
-        rows = results[results["metric"] == metric].drop_duplicates("example_id")
-        by_example = rows.set_index("example_id")["value"]
+        rows = results[results["metric"] == metric]
+        first_rows = rows.drop_duplicates("example_id")
+        by_example = first_rows.set_index("example_id")["value"]
         return by_example.loc[:22]
 
     metrics = {
@@ -158,8 +160,9 @@ def test_margin_and_label_are_those_of_the_examples(make_run):
     browser = browsed(directory)
     columns = columns_of(browser, first_run(browser))
     examples = read_examples(directory)
-    ascending = np.sort(np.stack(examples["probability"]), axis=1)
-    margin = ascending[:, -1] - ascending[:, -2]
+    probability = np.stack(examples["probability"])
+    *_, second, highest = np.sort(probability).T
+    margin = highest - second
     assert_allclose(columns["margin"], margin, atol=1e-6)
     assert_array_equal(columns["label"], examples["label"])
 
@@ -167,29 +170,38 @@ def test_margin_and_label_are_those_of_the_examples(make_run):
 @pytest.mark.parametrize("largest", [40.0, 1.0, 3e-3, 7e-12])
 def test_weights_keep_four_decimals_and_three_digits_of_the_texts_largest(largest):
     draw = np.random.default_rng(3)
-    texts = [largest * draw.uniform(-1, 1, length) for length in (7, 0, 1, 30)]
+    texts = []
+    for length in (7, 0, 1, 30):
+        noise = draw.uniform(-1, 1, length)
+        texts.append(largest * noise)
     texts[3][4] = np.nan
     packed_texts = in_whole_numbers(texts)
     for weights, row in zip(texts, packed_texts, strict=True):
-        assert all(number is None or type(number) is int for number in row)
+        assert {type(number) for number in row} <= {int, type(None)}
         largest_of_text = np.nanmax(np.abs(weights), initial=0)
         finest = min(1e-4, largest_of_text / 100)
         assert_allclose(weights_of(*row), weights, atol=0.51 * finest, rtol=0)
+
+
+def test_no_texts_and_weights_of_0_are_packed_too():
+    nothing = np.zeros(2)
     assert in_whole_numbers([]) == []
-    assert in_whole_numbers([np.zeros(2)]) == [[4, 0, 0]]
+    assert in_whole_numbers([nothing]) == [[4, 0, 0]]
 
 
 @pytest.mark.parametrize("largest", [3e17, 2e250])
 def test_weights_beyond_whole_numbers_of_the_script_keep_fifteen_digits(largest):
     weights = largest * np.array([1.0, -0.25, 1e-3])
     (row,) = in_whole_numbers([weights])
-    assert all(abs(number) < 2**53 for number in row)
-    read_again = [number * 10.0 ** -row[0] for number in row[1:]]
-    assert_allclose(read_again, weights, rtol=1e-11)
+    assert max(map(abs, row)) < 2**53
+    decimals, *numbers = row
+    factor = 10.0**-decimals
+    assert_allclose(np.array(numbers) * factor, weights, rtol=1e-11)
 
 
 def test_weights_below_what_the_script_can_scale_are_nothing():
-    (row,) = in_whole_numbers([np.array([5e-324, 0.0])])
+    weights = np.array([5e-324, 0.0])
+    (row,) = in_whole_numbers([weights])
     assert row == [300, 0, 0]
 
 
@@ -198,11 +210,12 @@ def test_a_column_that_another_has_too_is_packed_once(make_run):
     browser = browsed(make_run(count=23, probes=EVERYTHING))
     run = first_run(browser)
     stored = read(browser.blocks[run["numbers"]])
-    shared = [measure for measure in run["measures"] if measure["key"] != measure["column"]]
+    column_of = {measure["key"]: measure["column"] for measure in run["measures"]}
+    shared = [key for key, column in column_of.items() if key != column]
     assert shared
-    assert all(measure["key"] not in stored for measure in shared)
+    assert not set(shared) & set(stored)
 
-    columns = {measure["column"] for measure in run["measures"]}
+    columns = set(column_of.values())
     different_contents = {str(stored[column]) for column in columns}
     assert len(different_contents) == len(columns) < len(stored)
 
@@ -213,8 +226,10 @@ def test_runs_that_read_the_same_texts_share_them(make_run, tmp_path):
     make_run("other", data="imdb", count=8)
     browser = browsed(tmp_path)
     assert browser.index["texts"] == ["texts-0", "texts-1"]
-    used = {run["run_id"]: run["texts"] for run in browser.index["runs"]}
-    assert used["lstm_additive"] == used["cnn_additive"] != used["other"]
+    runs = browser.index["runs"]
+    texts = {run["run_id"]: run["texts"] for run in runs}
+    assert texts["lstm_additive"] == texts["cnn_additive"]
+    assert texts["lstm_additive"] != texts["other"]
 
 
 def test_texts_come_back_word_by_word(make_run):
@@ -222,24 +237,26 @@ def test_texts_come_back_word_by_word(make_run):
     browser = browsed(directory)
     texts = read(browser.blocks["texts-0"])
     examples = read_examples(directory)
+    words = texts["words"]
+    lengths = texts["lengths"]
     for place, sentences in enumerate(examples["words"]):
-        assert texts["words"][place] == [list(sentence) for sentence in sentences]
-        assert texts["lengths"][place] == [len(sentence) for sentence in sentences]
-    assert len(texts["words"]) == len(texts["lengths"]) == 12
-    assert texts["question"] == [list(question) for question in examples["question"]]
+        assert words[place] == [list(sentence) for sentence in sentences]
+        assert lengths[place] == [len(sentence) for sentence in sentences]
+    assert len(words) == len(lengths) == 12
+    assert texts["question"] == examples["question"].map(list).tolist()
 
-    maps = maps_of(browser, first_run(browser))
-    for weights, by_sentence in zip(
-        maps["word_attention"], examples["word_attention"], strict=True
-    ):
+    word_attention = maps_of(browser, first_run(browser))["word_attention"]
+    for weights, by_sentence in zip(word_attention, examples["word_attention"], strict=True):
         expected = np.concatenate(list(by_sentence))
         assert_allclose(weights, expected, atol=6e-5)
 
 
 def test_without_words_positions_remain(make_run):
     secret = "sesame"
-    browser = browsed(make_run(words=[secret], questions=True), words=False)
-    assert not any(secret in str(read(block)) for block in browser.blocks.values())
+    directory = make_run(words=[secret], questions=True)
+    browser = browsed(directory, words=False)
+    for name, block in browser.blocks.items():
+        assert secret not in str(read(block)), name
     texts = read(browser.blocks["texts-0"])
     assert set(texts) == {"lengths"}
     assert sum(texts["lengths"]) > 0
@@ -273,8 +290,9 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
 def test_blocks_cover_all_examples_in_order(make_run):
     browser = browsed(make_run("long", count=BLOCK_SIZE + 3, longest=3))
     [heat_map, *_] = first_run(browser)["maps"]
-    sizes = [len(read(browser.blocks[name])) for name in heat_map["blocks"]]
-    assert sizes == [BLOCK_SIZE, 3]
+    first, second = [read(browser.blocks[name]) for name in heat_map["blocks"]]
+    assert len(first) == BLOCK_SIZE
+    assert len(second) == 3
 
 
 def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
@@ -310,19 +328,22 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     browser = browsed(directory)
     run = first_run(browser)
     [attention, gradient] = run["maps"]
-    assert (attention["key"], attention["title"]) == ("attention", "Attention")
-    assert (gradient["key"], gradient["title"]) == ("gradient-gradient", "Theirs")
-    assert (attention["relative"], gradient["relative"]) == (False, True)
+    assert attention["key"] == "attention"
+    assert attention["title"] == "Attention"
+    assert attention["relative"] is False
+    assert gradient["key"] == "gradient-gradient"
+    assert gradient["title"] == "Theirs"
+    assert gradient["relative"] is True
     assert run["measures"][0]["key"] == "gradient-max_gradient"
 
-    table = read_results(directory)
-    rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
+    table = read_results(directory).sort_values(["example_id", "step"])
+    expected_weights = table[table["metric"] == "gradient"]["value"]
     weights = np.concatenate(maps_of(browser, run)["gradient-gradient"])
-    assert_allclose(weights, rows["value"], atol=6e-5)
+    assert_allclose(weights, expected_weights, atol=6e-5)
 
-    rows = table[table["metric"] == "max_gradient"].sort_values("example_id")
+    largest = table[table["metric"] == "max_gradient"]["value"]
     column = columns_of(browser, run)["gradient-max_gradient"]
-    assert_allclose(column, 1 - rows["value"], atol=1e-6)
+    assert_allclose(column, 1 - largest, atol=1e-6)
 
 
 def pieces_of(tokens):
@@ -331,16 +352,19 @@ def pieces_of(tokens):
     pieces = ["[CLS]"]
     words = [-1]
     for place, token in enumerate(tokens):
-        parts = [token[:3], f"##{token[3:]}"] if len(token) > 3 else [token]
-        pieces += parts
-        words += [place] * len(parts)
+        pieces.append(token[:3])
+        words.append(place)
+        if len(token) > 3:
+            pieces.append(f"##{token[3:]}")
+            words.append(place)
     pieces.append("[SEP]")
     words.append(-1)
-    weights = np.arange(1, len(pieces) + 1, dtype=np.float32)
+    numbers = np.arange(1, len(pieces) + 1, dtype=np.float32)
+    weights = numbers / numbers.sum()
     return {
         "pieces": pieces,
         "piece_word": words,
-        "piece_attention": (weights / weights.sum()).tolist(),
+        "piece_attention": weights.tolist(),
     }
 
 
@@ -350,7 +374,8 @@ def with_pieces(directory):
     table = pq.read_table(path)
     rows = [pieces_of(tokens) for tokens in table["tokens"].to_pylist()]
     for name in rows[0]:
-        table = table.append_column(name, pa.array([row[name] for row in rows]))
+        column = pa.array([row[name] for row in rows])
+        table = table.append_column(name, column)
     pq.write_table(table, path)
     seal_again(directory)
     return rows
@@ -403,8 +428,8 @@ def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, n
 
     script("document.querySelectorAll('.pieces .token')[1].focus()")
     tip = script("return document.querySelector('.tip').innerText")
-    weighted_words = zip(text["piece_attention"], text["piece_word"], strict=True)
-    weights = [weight for weight, word in weighted_words if word == 0]
-    percent_of_word = round(100 * weights[0] / sum(weights))
-    assert f"{percent_of_word} %" in tip
+    is_first_word = np.array(text["piece_word"]) == 0
+    weights = np.array(text["piece_attention"])[is_first_word]
+    percent_of_word = 100 * weights[0] / weights.sum()
+    assert f"{percent_of_word:.0f} %" in tip
     assert not driver.get_log("browser")
