@@ -43,12 +43,14 @@ def labelled(attention, *, padding=0, seed=0, encoder="lstm"):
         seed=seed,
     )
     texts = toy_batch(LENGTHS, padding=padding)
-    text = torch.arange(len(LENGTHS))
-    batch = texts.rows(text.repeat_interleave(LABELS))
-    questions = torch.full((LABELS, 3), 2)
-    questions[:, 1] = 4 + torch.arange(LABELS)
-    questions[:, 2] = 3
-    batch.question = questions.repeat(len(LENGTHS), 1)
+    count = len(LENGTHS)
+    text_of_row = torch.arange(count).repeat_interleave(LABELS)
+    batch = texts.rows(text_of_row)
+    start = torch.full((LABELS,), 2)
+    label = 4 + torch.arange(LABELS)
+    end = torch.full((LABELS,), 3)
+    questions = torch.stack([start, label, end], -1)
+    batch.question = questions.repeat(count, 1)
     batch.question_mask = torch.ones_like(batch.question, dtype=torch.bool)
     return classifier, texts, batch
 
@@ -58,12 +60,13 @@ class PlainLabelAttention(torch.nn.Module):
 
     def __init__(self, classifier):
         super().__init__()
+        attention = classifier.attention
+        decoder = classifier.decoder
         vectors = classifier.question_embedding.weight[4 : 4 + LABELS]
-        bias = classifier.decoder.bias
-        self.queries = vectors @ classifier.attention.label.weight.T
-        self.weights = vectors @ classifier.decoder.weight.weight.T
-        self.biases = vectors @ bias.weight[0] + bias.bias
-        self.states = classifier.attention.states
+        self.queries = vectors @ attention.label.weight.T
+        self.weights = vectors @ decoder.weight.weight.T
+        self.biases = vectors @ decoder.bias.weight[0] + decoder.bias.bias
+        self.states = attention.states
 
     def forward(self, hidden):
         """Attention `[labels, words]` and one logit per label, for one text's states."""
@@ -83,8 +86,9 @@ def test_one_label_at_a_time_is_the_published_model(attention, number):
     classifier, _, batch = labelled(attention)
     outputs = classifier(batch)
     words = slice(1, LENGTHS[number] + 1)
-    rows = slice(number * LABELS, (number + 1) * LABELS)
-    hidden = outputs.hidden[number * LABELS, words]
+    first_row = number * LABELS
+    rows = slice(first_row, first_row + LABELS)
+    hidden = outputs.hidden[first_row, words]
 
     weights, logits = PlainLabelAttention(classifier)(hidden)
 
@@ -102,7 +106,8 @@ def test_neither_padding_nor_other_rows_change_a_label(attention):
 def each_alone(classifier, batch):
     """Outputs of each row in a batch of its own."""
     for row in range(len(batch)):
-        yield classifier(batch.rows(torch.tensor([row])))
+        single = batch.rows(torch.tensor([row]))
+        yield classifier(single)
 
 
 def texts_read(classifier):
@@ -121,21 +126,25 @@ def test_a_text_is_encoded_once_for_all_its_labels():
     counts = texts_read(classifier)
     outputs = classifier(batch)
     assert counts == [len(texts)]
-    for row, alone in enumerate(each_alone(classifier, batch)):
-        assert_close(outputs.logits[row], alone.logits[0])
-        assert_close(outputs.attention[row], alone.attention[0])
+    for row, single in enumerate(each_alone(classifier, batch)):
+        [logits] = single.logits
+        [attention] = single.attention
+        assert_close(outputs.logits[row], logits)
+        assert_close(outputs.attention[row], attention)
 
 
 def test_a_text_that_was_changed_for_one_label_is_not_taken_for_the_others():
     classifier, _, batch = labelled(CAML)
-    batch = batch.rows(batch.content.sum(1) > 2)
-    number = torch.arange(len(batch))
-    shortened = batch.without(number, 1 + number % 2)
+    has_three_words = batch.content.sum(1) > 2
+    batch = batch.rows(has_three_words)
+    row = torch.arange(len(batch))
+    first_or_second_word = 1 + row % 2
+    shortened = batch.without(row, first_or_second_word)
 
     outputs = classifier(shortened)
 
-    for row, alone in enumerate(each_alone(classifier, shortened)):
-        assert_close(alone.logits[0], outputs.logits[row])
+    expected = [single.logits for single in each_alone(classifier, shortened)]
+    assert_close(outputs.logits, torch.cat(expected))
     texts, text = shortened.distinct_texts()
     assert len(texts) == len(batch)
     assert_close(texts.ids[text], shortened.ids)
@@ -144,11 +153,12 @@ def test_a_text_that_was_changed_for_one_label_is_not_taken_for_the_others():
 def test_gradients_of_a_text_are_those_of_all_its_labels_together():
     classifier, _, batch = labelled(LAAT)
     parameters = list(classifier.parameters())
-    total = classifier(batch).logits[:, 1].sum()
-    together = torch.autograd.grad(total, parameters)
-    for alone in each_alone(classifier, batch):
-        alone.logits[:, 1].sum().backward()
-    for gradient, parameter in zip(together, parameters, strict=True):
+    yes_logits = classifier(batch).logits[:, 1]
+    gradients = torch.autograd.grad(yes_logits.sum(), parameters)
+    for single in each_alone(classifier, batch):
+        yes_logit = single.logits[:, 1]
+        yes_logit.sum().backward()
+    for gradient, parameter in zip(gradients, parameters, strict=True):
         assert_close(gradient, parameter.grad, atol=1e-4, rtol=1e-4)
 
 
@@ -170,10 +180,12 @@ def smallest_by_enumeration(weights, margins):
     """The fewest words whose erasure turns the answer to a label; -1: no set does."""
     words = range(len(weights))
     says_yes = weights @ margins > 0
-    for size in range(1, len(words)):
+    for size in words[1:]:
         for erased in itertools.combinations(words, size):
-            remaining = [word for word in words if word not in erased]
-            if (weights[remaining] @ margins[remaining] > 0) != says_yes:
+            remaining_weights = np.delete(weights, erased)
+            remaining_margins = np.delete(margins, erased)
+            still_says_yes = remaining_weights @ remaining_margins > 0
+            if still_says_yes != says_yes:
                 return size
     return -1
 
@@ -192,7 +204,8 @@ def test_the_smallest_set_of_a_label_is_that_of_all_subsets_in_both_directions()
             smallest = smallest_by_enumeration(weights, words_margins)
             assert search.size[row] == smallest, (seed, row)
             if smallest != -1:
-                directions.add(bool(weights @ words_margins > 0))
+                says_yes = weights @ words_margins > 0
+                directions.add(bool(says_yes))
     assert directions == {True, False}
 
 
@@ -218,14 +231,16 @@ def test_leave_one_out_of_a_label_is_the_model_without_the_word(attention, encod
     subject = Subject(classifier, batch, outputs, readout)
     scores = LeaveOneOut(tolerance=0.0).scores(subject)
     predictions = outputs.logits.softmax(-1)
-    has_several_words = batch.content.sum(-1) > 1
-    for row in has_several_words.nonzero().flatten()[::3].tolist():
+    lengths = batch.content.sum(-1)
+    rows_of_several_words = (lengths > 1).nonzero()
+    for [row] in rows_of_several_words[::3].tolist():
         text = batch.rows(torch.tensor([row]))
-        for word in batch.content[row].nonzero().flatten().tolist():
+        for [word] in batch.content[row].nonzero().tolist():
             shortened = text.without(torch.tensor([0]), torch.tensor([word]))
             with torch.no_grad():
                 (prediction,) = classifier(shortened).logits.softmax(-1)
-            distance = (prediction - predictions[row]).abs().sum() / 2
+            change = prediction - predictions[row]
+            distance = change.abs().sum() / 2
             assert_close(scores[row, word], distance)
 
 
@@ -288,7 +303,8 @@ def windows_of(column):
     """A column of words in windows of seven."""
     windows = []
     for start in range(0, len(column), WINDOW):
-        windows.append(column[start : start + WINDOW])
+        end = start + WINDOW
+        windows.append(column[start:end])
     return windows
 
 
@@ -339,14 +355,17 @@ def test_over_windows_every_number_of_a_position_is_one_of_a_window(windows, met
 
 def test_over_windows_a_smallest_set_is_one_of_windows(windows):
     results, lengths = windows
-    sizes = results.loc[results["metric"] == "yes_to_no", "value"].dropna()
+    rows = results[results["metric"] == "yes_to_no"]
+    sizes = rows["value"].dropna()
     assert len(sizes)
     assert (sizes <= lengths.max()).all()
 
 
 def test_the_sheet_says_that_it_holds_for_sentences(runs):
-    assert "holds for sentences" in remarks_on(read_run(runs["sentence"]))
-    assert "holds for sentences" not in remarks_on(read_run(runs["word"]))
+    over_sentences = read_run(runs["sentence"])
+    over_words = read_run(runs["word"])
+    assert "holds for sentences" in remarks_on(over_sentences)
+    assert "holds for sentences" not in remarks_on(over_words)
 
 
 def test_a_run_over_windows_explains_new_texts_over_windows(runs):

@@ -14,7 +14,7 @@ from tests.models.pretrained.test_unseen import DECODER, ENDS, MODERNBERT, WINDO
 from tests.models.pretrained.whole_words import ROWS, network, opened, tokenizer
 
 pytest.importorskip("transformers")
-TEXTS = [" ".join([text] * 2) for text, _ in ROWS[:3]]
+TEXTS = [f"{text} {text}" for text, _ in ROWS[:3]]
 HEAD = 1
 DRAWS = 4
 
@@ -58,37 +58,41 @@ def seen_places(kind, length):
     before = length if kind.before is None else kind.before
     after = length if kind.after is None else kind.after
     place = torch.arange(length)
-    return (place >= query - before) & (place <= query + after)
+    is_late_enough = place >= query - before
+    is_early_enough = place <= query + after
+    return is_late_enough & is_early_enough
 
 
 def value_vectors(module, states):
     """The values of the key heads, `[places, heads, size]`, by the module's own projection."""
     if hasattr(module, "v_proj"):
-        values = module.v_proj(states)
+        [values] = module.v_proj(states)
     elif hasattr(module, "Wqkv"):
-        values = module.Wqkv(states).chunk(3, -1)[2]
+        [joint] = module.Wqkv(states)
+        _, _, values = joint.chunk(3, -1)
     elif hasattr(module, "c_attn"):
-        values = module.c_attn(states).chunk(3, -1)[2]
+        [joint] = module.c_attn(states)
+        _, _, values = joint.chunk(3, -1)
     else:
-        values = module.value(states)
+        [values] = module.value(states)
     size = getattr(module, "head_dim", None) or module.attention_head_size
-    return values[0].unflatten(-1, (-1, size))
+    return values.unflatten(-1, (-1, size))
 
 
 def last_attention(plain, kind):
     """The module that makes values in the last layer, and the projection of what is attended to."""
     modules = dict(plain.named_modules())
-    makers = ("v_proj", "Wqkv", "c_attn", "value")
-    *_, name = [
-        name for name, module in modules.items() if any(hasattr(module, part) for part in makers)
-    ]
-    folder = name.rpartition(".")[0] if kind.family == "Bert" else name
-    projection, *_ = [
-        module
-        for path, module in modules.items()
-        if path.startswith(folder) and path.endswith("." + kind.projection)
-    ]
-    return modules[name], projection
+    value_layers = {"v_proj", "Wqkv", "c_attn", "value"}
+    for path, module in modules.items():
+        if value_layers & set(dir(module)):
+            last_path = path
+
+    folder = last_path
+    if kind.family == "Bert":
+        folder, _, _ = last_path.rpartition(".")
+    within = [path for path in modules if path.startswith(folder)]
+    projection, *_ = [path for path in within if path.endswith("." + kind.projection)]
+    return modules[last_path], modules[projection]
 
 
 @torch.no_grad()
@@ -105,8 +109,10 @@ def prediction_with(plain, kind, encoding, row):
         values = vectors[-1]
         _, key_heads, size = values.shape
         attended = inputs[0].clone()
-        by_head = attended[0, kind.query].view(-1, size)
-        key_head = HEAD * key_heads // len(by_head)
+        pooled_row = attended[0, kind.query]
+        by_head = pooled_row.view(-1, size)
+        heads = len(by_head)
+        key_head = HEAD * key_heads // heads
         by_head[HEAD] = row @ values[:, key_head]
         return (attended,)
 
@@ -143,8 +149,9 @@ class Plain:
         is_word = torch.ones_like(self.seen)
         is_word[[0, -1]] = False  # [CLS] and [SEP]
         self.words = (is_word & self.seen).nonzero()[:, 0]
-        self.mass = self.row[self.words].sum()
-        self.weights = self.row[self.words] / self.mass
+        word_weights = self.row[self.words]
+        self.mass = word_weights.sum()
+        self.weights = word_weights / self.mass
 
     def distance_under(self, weights):
         """TVD of the prediction under other weights of the words that the row sees."""
@@ -152,7 +159,8 @@ class Plain:
         row[self.words] = weights * self.mass
         assert (row[~self.seen] == 0).all()
         moved = prediction_with(self.network, self.kind, self.encoding, row)
-        return (moved - self.prediction).abs().sum() / 2
+        change = moved - self.prediction
+        return change.abs().sum() / 2
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -160,14 +168,17 @@ def beside(request, tmp_path_factory):
     """Our readout of the texts, and the plain network on each."""
     kind = KINDS[request.param]
     folder = tmp_path_factory.mktemp("kind")
-    reader = tokenizer(folder / "model", model_max_length=128)
-    network(folder / "model", kind.family, vocab_size=len(reader), **kind.options)
+    checkpoint = folder / "model"
+    reader = tokenizer(checkpoint, model_max_length=128)
+    network(checkpoint, kind.family, vocab_size=len(reader), **kind.options)
     rows = [(text, "no") for text in TEXTS]
-    model, data = opened(folder / "model", rows, folder, f"model.heads=[{HEAD}]")
+    model, data = opened(checkpoint, rows, folder, f"model.heads=[{HEAD}]")
     batch = data.splits["test"][[0, 1, 2]]
     with torch.no_grad():
-        readout = model.readout(batch, model(batch))
-    return readout, [Plain(folder / "model", reader, kind, text) for text in TEXTS]
+        outputs = model(batch)
+        readout = model.readout(batch, outputs)
+    plain_texts = [Plain(checkpoint, reader, kind, text) for text in TEXTS]
+    return readout, plain_texts
 
 
 @pytest.mark.parametrize("number", range(len(TEXTS)))
@@ -183,21 +194,24 @@ def permuted(weights):
     """The weights in other orders."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(DRAWS):
-        yield weights[torch.randperm(len(weights), generator=generator)]
+        order = torch.randperm(len(weights), generator=generator)
+        yield weights[order]
 
 
 def test_the_tvd_of_permuted_weights_is_that_of_a_hook_of_our_own(beside):
     readout, texts = beside
     distances = []
+    prediction = readout.prediction()
     for number, plain in enumerate(texts):
+        content = readout.content[number]
         for weights in permuted(plain.weights):
             attention = readout.attention.clone()
-            attention[number, readout.content[number]] = weights
+            attention[number, content] = weights
             (predicted,) = readout.predict(attention[None])
-            distance = readout.distance(predicted, readout.prediction())
+            distance = readout.distance(predicted, prediction)
             expected = plain.distance_under(weights)
             assert_close(distance[number], expected, atol=1e-6, rtol=0)
-            distances.append(float(expected))
+            distances.append(expected.item())
     assert max(distances) > 1e-3
 
 
