@@ -41,7 +41,9 @@ def scores_by_hand(network, reader, string, labels=LABELS, **options):
     scores = []
     for label in labels.values():
         ids = reader(string + label, **options).input_ids
-        scores.append(score_by_hand(network, prompt, ids[len(prompt) :]))
+        label_ids = ids[len(prompt) :]
+        score = score_by_hand(network, prompt, label_ids)
+        scores.append(score)
     return torch.stack(scores)
 
 
@@ -59,7 +61,8 @@ def test_a_labels_score_is_the_log_probability_of_its_pieces(family):
     has_several_pieces = [len(label) > 1 for label in model.label_scores.pieces]
     assert has_several_pieces == [True, True, False]
     for row, text in enumerate(TEXTS):
-        expected = scores_by_hand(network, reader, PROMPT.format(text=text))
+        string = PROMPT.format(text=text)
+        expected = scores_by_hand(network, reader, string)
         assert_close(outputs.logits[row], expected, atol=2e-5, rtol=0)
 
 
@@ -69,15 +72,19 @@ def test_the_attention_is_the_librarys_at_the_prompts_last_piece():
     outputs = say(model, batch)
     assert model.examination.queries == "last"
     assert not model.is_summed  # whole passes
+    checkpoint = families.language_model("llama")
     for row, text in enumerate(TEXTS):
         string = PROMPT.format(text=text)
-        _, expected = families.library_says("CausalLM", families.language_model("llama"), string)
-        weights = expected.attentions[-1][0, :, -1].mean(0)
-        words = batch.piece_word[row, : len(weights)]
+        _, expected = families.library_says("CausalLM", checkpoint, string)
+        heads = expected.attentions[-1][0]
+        weights = heads[:, -1].mean(0)
+        length = len(weights)
+        words = batch.piece_word[row, :length]
         is_of_text = words > 0
         mass = torch.zeros(batch.content.shape[1])
         mass.index_add_(0, words[is_of_text], weights[is_of_text])
-        assert_close(outputs.attention[row], mass / mass.sum(), atol=1e-5, rtol=0)
+        attention = mass / mass.sum()
+        assert_close(outputs.attention[row], attention, atol=1e-5, rtol=0)
 
 
 def putting(rows, place):
@@ -85,14 +92,25 @@ def putting(rows, place):
 
     def hook(module, inputs, output):
         (states, *_) = inputs
-        _, _, values = module.c_attn(states).split(module.split_size, dim=2)
-        values = values[0, : place + 1].unflatten(-1, (module.num_heads, -1))
-        attended = torch.einsum("hk,khd->hd", rows, values).flatten()
-        result = output[0].clone()
-        result[0, place] = module.c_proj(attended[None])[0]
-        return (result, *output[1:])
+        [joint] = module.c_attn(states)
+        _, _, values = joint.split(module.split_size, dim=1)
+        seen_values = values[: place + 1]
+        by_head = seen_values.unflatten(-1, (module.num_heads, -1))
+        attended = torch.einsum("hk,khd->hd", rows, by_head)
+        result, *rest = output
+        result = result.clone()
+        [result[0, place]] = module.c_proj(attended.flatten()[None])
+        return (result, *rest)
 
     return hook
+
+
+def lifted_rows(model, batch, attention):
+    """The heads' rows that show this attention, `[texts, heads, keys]`."""
+    selection = model.selection(batch)
+    recorded = model.recorded(batch)
+    lifting = model._lifting(batch, selection, recorded)
+    return lifting(attention).float()
 
 
 def test_another_attention_is_put_into_every_copy():
@@ -104,9 +122,9 @@ def test_another_attention_is_put_into_every_copy():
     content = outputs.content.double()
     even = content / content.sum(-1, keepdim=True)
     with torch.no_grad():
-        (logits,) = model.readout(batch, outputs).logits(even[None])
-        lifting = model._lifting(batch, model.selection(batch), model.recorded(batch))
-        lifted = lifting(even).float()
+        readout = model.readout(batch, outputs)
+        (logits,) = readout.logits(even[None])
+        lifted = lifted_rows(model, batch, even)
     assert (logits - outputs.logits).abs().max() > 1e-4
 
     network, reader = families.library("CausalLM", families.language_model("gpt2"))
@@ -143,11 +161,15 @@ def test_gradients_are_those_of_the_scores():
     def score(vectors):
         return model.outputs_from(batch, vectors).logits[:, 1]
 
-    (gradient,) = torch.autograd.grad(score(inputs).sum(), inputs)
-    noise = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(0))
+    total = score(inputs).sum()
+    (gradient,) = torch.autograd.grad(total, inputs)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(inputs.shape, generator=generator)
     step = 1e-5 * noise.double()
     with torch.no_grad():
-        change = (score(inputs + step) - score(inputs - step)) / 2
+        after = score(inputs + step)
+        before = score(inputs - step)
+    change = (after - before) / 2
     expected = (gradient * step).sum((1, 2))
     assert_close(change, expected, rtol=1e-3, atol=1e-9)
 
