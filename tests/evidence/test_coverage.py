@@ -251,7 +251,8 @@ def seeds(count, n, seed_spread, text_spread, noise, failing=0.0, *, generator):
     seed_effect = generator.normal(0, seed_spread, (count, 1))
     has_failed = generator.random((count, 1)) < failing
     values = text_effect + residual + seed_effect - 0.3 * has_failed
-    return resampled_runs(parts_of(values), ratio_of)[1:]
+    _, low, high = resampled_runs(parts_of(values), ratio_of)
+    return low, high
 
 
 def share_of_seeds(count, n, seed_spread, *, generator):
@@ -263,15 +264,17 @@ def share_of_seeds(count, n, seed_spread, *, generator):
     hardness = generator.normal(0, 1, n)
     noise = generator.normal(0, 0.5, (count, n))
     is_hit = hardness + luck + noise > 0
-    return wilson_of_runs(is_hit.astype(float))[1:]
+    _, low, high = wilson_of_runs(is_hit.astype(float))
+    return low, high
 
 
 def rare_in_seeds(count, n, seed_spread, *, generator):
     """A mean of values of which 0.5 % are 1 on average, in texts that differ by run or do not."""
     log_luck = generator.normal(0, seed_spread, (count, 1))
     luck = np.exp(log_luck - seed_spread**2 / 2)
-    is_hit_in_run = generator.random((count, n)) < 0.0025 * luck
-    is_hit_in_all = generator.random(n) < 0.0025
+    rate = 0.0025
+    is_hit_in_run = generator.random((count, n)) < rate * luck
+    is_hit_in_all = generator.random(n) < rate
     values = (is_hit_in_run | is_hit_in_all).astype(float)
     return ends_of(Evidence.of_runs(values, reach=1.0))
 
@@ -296,12 +299,15 @@ def f1_difference(count, n, persistent, *, generator):
     wrong_in_second = (place >= persistent) & (place < 2 * persistent)
     runs = []
     for _ in range(count):
-        first = label ^ (wrong_in_first | (generator.random(n) < 0.12))
-        second = label ^ (wrong_in_second | (generator.random(n) < 0.12))
+        slips_in_first = generator.random(n) < 0.12
+        slips_in_second = generator.random(n) < 0.12
+        first = label ^ (wrong_in_first | slips_in_first)
+        second = label ^ (wrong_in_second | slips_in_second)
         counts = [counts_of_f1(label, first), counts_of_f1(label, second)]
         parts = np.concatenate(counts, -1)
         runs.append(parts.astype(float))
-    return resampled_runs(np.stack(runs), f1_gap)[1:]
+    _, low, high = resampled_runs(np.stack(runs), f1_gap)
+    return low, high
 
 
 def f1_gap(sums):
@@ -319,7 +325,9 @@ def pairs(count, n, seed_spread, *, generator):
     text_effect = generator.normal(0, 0.05, n)
     values = 0.2 + mean_luck[:, :, None] + noise
     symmetric_values = (values + values.swapaxes(0, 1)) / 2
-    return over_pairs(parts_of(symmetric_values + text_effect))[1:]
+    distances = symmetric_values + text_effect
+    _, low, high = over_pairs(parts_of(distances))
+    return low, high
 
 
 def settings_of_one_run():
@@ -346,22 +354,28 @@ def settings_of_one_run():
 def settings_of_seeds():
     for count, spread in product((3, 9), (0.0, 0.02, 0.1)):
         ends = partial(seeds, count, 400, spread, 0.3, 0.3)
-        yield Setting(f"{count} seeds, spread {spread}, n = 400", 0.0, ends)
+        name = f"{count} seeds, spread {spread}, n = 400"
+        yield Setting(name, 0.0, ends)
     for count, spread in product((2, 3, 9), (0.0, 0.1, 0.5)):
         ends = partial(share_of_seeds, count, 200, spread)
-        yield Setting(f"share, {count} seeds, spread {spread}, n = 200", 0.5, ends)
+        name = f"share, {count} seeds, spread {spread}, n = 200"
+        yield Setting(name, 0.5, ends)
     for count, spread in product((2, 3, 9), (0.0, 0.5)):
         ends = partial(rare_in_seeds, count, 1000, spread)
-        yield Setting(f"rare, {count} seeds, spread {spread}, n = 1000", 0.005, ends)
+        name = f"rare, {count} seeds, spread {spread}, n = 1000"
+        yield Setting(name, 0.005, ends)
     for count in (3, 5, 9):
         ends = partial(seeds, count, 400, 0.01, 0.3, 0.3, 0.1)
-        yield Setting(f"{count} seeds, one in ten fails, n = 400", 0.0, ends)
+        name = f"{count} seeds, one in ten fails, n = 400"
+        yield Setting(name, 0.0, ends)
     for count, n, share in product((3, 9), (400, 1725), (0.0, 0.05)):
+        ends = partial(f1_difference, count, n, share)
         name = f"F1, {count} seeds, n = {n}, {share:.0%} of the texts divide"
-        yield Setting(name, 0.0, partial(f1_difference, count, n, share))
+        yield Setting(name, 0.0, ends)
     for count, spread in product((3, 9), (0.01, 0.05)):
+        ends = partial(pairs, count, 400, spread)
         name = f"{count} seeds, every one a base, spread {spread}"
-        yield Setting(name, 0.2, partial(pairs, count, 400, spread))
+        yield Setting(name, 0.2, ends)
 
 
 SETTINGS = [*settings_of_one_run(), *settings_of_seeds()]

@@ -46,15 +46,17 @@ def outcome(subject, row, words):
     model = subject.classifier
     text = subject.batch.rows(slice(row, row + 1))
     inputs = model.inputs(text).detach().clone()
-    for place, position in enumerate(subject.batch.content[row].nonzero()):
+    positions = subject.batch.content[row].nonzero()
+    for place, position in enumerate(positions):
         if place not in words:
             inputs[0, position] = 0
     (logits,) = model.outputs_from(text, inputs).logits.detach()
-    decision = int(subject.outputs.logits[row].argmax())
+    probability = logits.softmax(-1)
+    decision = subject.outputs.logits[row].argmax()
     return Outcome(
         logit=logits[decision].item(),
-        probability=logits.softmax(-1)[decision].item(),
-        is_decision=int(logits.argmax()) == decision,
+        probability=probability[decision].item(),
+        is_decision=(logits.argmax() == decision).item(),
     )
 
 
@@ -115,7 +117,8 @@ def test_the_aopc_of_an_importance_is_that_of_its_order(subject, outcomes, numbe
 def test_an_importances_order_stands_between_the_limits(outcomes, numbers, name, row):
     lowest, highest = limits_of_all_orders(outcomes[row], LENGTHS[row])
     result = numbers_of(numbers, row)
-    place = (result[f"aopc_{name}"] - lowest) / (highest - lowest)
+    beyond_lowest = result[f"aopc_{name}"] - lowest
+    place = beyond_lowest / (highest - lowest)
     assert result[f"aopc_normalised_{name}"] == pytest.approx(place)
 
 
@@ -150,11 +153,13 @@ def shapley_by_hand(results):
     orders = list(itertools.permutations(range(length)))
     shapley = np.zeros(length)
     for order in orders:
-        for place, word in enumerate(order):
-            before = results[frozenset(order[:place])]
-            after = results[frozenset(order[: place + 1])]
-            shapley[word] += (after.logit - before.logit) / len(orders)
-    return shapley
+        words = frozenset()
+        for word in order:
+            before = results[words].logit
+            words |= {word}
+            after = results[words].logit
+            shapley[word] += after - before
+    return shapley / len(orders)
 
 
 @pytest.mark.parametrize("row", [0, 1])
@@ -170,7 +175,8 @@ def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(
 def test_the_error_is_that_of_importances_that_should_add_up(subject, outcomes, numbers, row):
     shapley = shapley_by_hand(outcomes[row])
     sampled = Text(subject, row).scores("shapley_sampling")
-    error = np.abs(sampled - shapley).sum() / np.abs(shapley).sum()
+    difference = np.abs(sampled - shapley)
+    error = difference.sum() / np.abs(shapley).sum()
     result = numbers_of(numbers, row)
     assert result["shapley_error_shapley_sampling"] == pytest.approx(error)
     assert "shapley_error_gradient_input" not in result
@@ -192,7 +198,8 @@ def test_scores_without_a_sign_are_compared_with_the_sizes(subject, outcomes, nu
         shapley = np.abs(shapley)
     share = scores / np.abs(scores).sum()
     shapley_share = shapley / np.abs(shapley).sum()
-    distance = np.abs(share - shapley_share).sum() / 2
+    difference = np.abs(share - shapley_share)
+    distance = difference.sum() / 2
     is_same_top = scores.argmax() == shapley.argmax()
 
     result = numbers_of(numbers, row)
@@ -209,8 +216,8 @@ def test_the_shapley_values_are_shaps_exact_ones(subject, numbers):
         shap = pytest.importorskip("shap")
 
         def logits(masks):
-            kept = [np.flatnonzero(mask) for mask in masks]
-            return np.array([outcome(subject, 0, words).logit for words in kept])
+            outcomes = [outcome(subject, 0, np.flatnonzero(mask)) for mask in masks]
+            return np.array([result.logit for result in outcomes])
 
         background = shap.maskers.Independent(np.zeros((1, LENGTHS[0])))
         explainer = shap.explainers.Exact(logits, background)
@@ -235,5 +242,6 @@ def test_no_method_is_asked_about_longer_texts(lengths, monkeypatch):
     is_short = [length <= 5 for length in lengths]
     assert lengths_read == [length for length in lengths if length <= 5]
     for metric in ("aopc_upper", "shapley_tau_attention", "shapley_error_shapley_sampling"):
-        assert numbers[metric].isfinite().tolist() == is_short, metric
+        is_defined = numbers[metric].isfinite()
+        assert is_defined.tolist() == is_short, metric
     assert numbers["shapley"].isfinite().sum() == sum(lengths_read)

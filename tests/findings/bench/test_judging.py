@@ -1,7 +1,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from attnprobe.findings.bench.judging import (
     as_columns,
@@ -97,7 +96,9 @@ def test_auroc_is_the_share_of_pairs_in_the_right_order():
         scores = draw.integers(0, 4, 9).astype(float)
         deciding = draw.random(9) < 0.4
         if deciding.any() and not deciding.all():
-            lead = np.subtract.outer(scores[deciding], scores[~deciding])
+            deciding_scores = scores[deciding]
+            other_scores = scores[~deciding]
+            lead = np.subtract.outer(deciding_scores, other_scores)
             is_ordered = np.where(lead == 0, 0.5, lead > 0)
             assert auroc(scores, deciding) == pytest.approx(is_ordered.mean())
 
@@ -113,7 +114,12 @@ def test_scores_that_are_undefined_count_the_same():
 
 
 def test_rules_are_the_units():
-    rows = pd.DataFrame({"rule": ["a"] * 9 + ["b"], "auroc": [1.0] * 9 + [0.5]})
+    rows = pd.DataFrame(
+        {
+            "rule": [*"aaaaaaaaab"],
+            "auroc": [1.0] * 9 + [0.5],
+        }
+    )
     mean, low, high = over_rules(rows, "auroc")
     assert mean == 0.75
     assert (low, high) == (0, 1)  # two rules say little, and the interval ends where AUROC does
@@ -122,14 +128,18 @@ def test_rules_are_the_units():
 def by_definition(text, scores):
     """Strength, excess and room of one text."""
     effects = text.sets.effects()
-    squared = (effects.first * effects.second).sum(-1) / 2
-    size = effects.first.square().sum(-1) + effects.second.square().sum(-1)
-    strength = float(squared[size.argmax()])
+    first = effects.first.numpy()
+    second = effects.second.numpy()
+    squared = (first * second).sum(-1) / 2
+    size = (first**2 + second**2).sum(-1)
+    strongest = size.argmax()
+    strength = squared[strongest]
     whole_effect = max(strength, 1e-6) / 9
-    shares = (squared / whole_effect).clamp(-1, 1)
-    weights = torch.from_numpy(scores / scores.sum())
-    excess = float((weights * shares).sum() - shares.mean())
-    room = float(1 - shares.mean())
+    shares = np.clip(squared / whole_effect, -1, 1)
+    chance = shares.mean()
+    weights = scores / scores.sum()
+    excess = weights @ shares - chance
+    room = 1 - chance
     return strength, excess, room
 
 
@@ -143,7 +153,10 @@ def test_the_share_is_that_of_a_plain_loop(tmp_path):
     for text, scores in zip(texts, by_chance(model, texts), strict=True):
         numbers.append(by_definition(text, scores))
     strengths, excesses, rooms = np.array(numbers).T
-    upper_half = np.sort(strengths.clip(0))[len(texts) // 2 :]
+    ascending = np.sort(strengths.clip(0))
+    upper_half = ascending[len(texts) // 2 :]
     weight = np.clip(strengths / upper_half.mean(), 0, 1)
-    expected = (weight * excesses).sum() / (weight * rooms).sum()
+    weighted_excess = weight @ excesses
+    weighted_room = weight @ rooms
+    expected = weighted_excess / weighted_room
     assert row["share"] == pytest.approx(expected)
