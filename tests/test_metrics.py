@@ -4,6 +4,7 @@ Its `MetricTester` is in torchmetrics' repository and not in its wheel, so that 
 written here: accumulation, processes, pickling, reset, devices, constants, and gradients.
 """
 
+import math
 import pickle
 from functools import partial
 
@@ -27,23 +28,26 @@ METRICS = (JensenShannon, TotalVariation, KendallTau)
 def batches():
     """Batches of two attentions and their masks; one row of all holds a single entry."""
     generator = torch.Generator().manual_seed(0)
-    made = []
+
+    def attention_over(mask):
+        noise = torch.rand(ROWS, LENGTH, generator=generator, dtype=torch.float64)
+        mass = (8 * noise).round() + 0.5
+        mass = mass.masked_fill(~mask, 0)
+        return mass / mass.sum(1, keepdim=True)
+
+    batches = []
     for number in range(BATCHES):
         mask = torch.rand(ROWS, LENGTH, generator=generator) < 0.8
         mask[:, :3] = True
         if number == 2:
             mask[4] = torch.arange(LENGTH) == 1
-        rows = [
-            torch.rand(ROWS, LENGTH, generator=generator, dtype=torch.float64).mul(8).round()
-            for _ in range(2)
-        ]
-        attentions = [
-            (row + 0.5).masked_fill(~mask, 0) / (row + 0.5).masked_fill(~mask, 0).sum(1, True)
-            for row in rows
-        ]
+        first = attention_over(mask)
+        second = attention_over(mask)
         # what stands at padding never matters
-        made.append((attentions[0] + ~mask, attentions[1] + 3.0 * ~mask, mask))
-    return made
+        first[~mask] = 1.0
+        second[~mask] = 3.0
+        batches.append((first, second, mask))
+    return batches
 
 
 def expected(metric, p, q, mask):
@@ -53,11 +57,14 @@ def expected(metric, p, q, mask):
         a = row_p[row_mask].numpy()
         b = row_q[row_mask].numpy()
         if metric is JensenShannon:
-            values.append(scipy.spatial.distance.jensenshannon(a, b) ** 2)
+            value = scipy.spatial.distance.jensenshannon(a, b) ** 2
         elif metric is TotalVariation:
-            values.append(abs(a - b).sum() / 2)
+            value = abs(a - b).sum() / 2
+        elif len(a) > 1:
+            value = scipy.stats.kendalltau(a, b).statistic
         else:
-            values.append(scipy.stats.kendalltau(a, b).statistic if len(a) > 1 else float("nan"))
+            value = math.nan
+        values.append(value)
     return torch.tensor(values, dtype=torch.float64)
 
 
@@ -70,12 +77,13 @@ def test_batches_add_up_to_all_at_once(metric):
     mean = metric()
     each = metric(reduction="none")
     for p, q, mask in batches():
-        of_batch = expected(metric, p, q, mask)
-        assert_close(mean(p, q, mask=mask), of_batch.nanmean())
-        assert_close(each(p, q, mask=mask), of_batch, equal_nan=True)
-    assert_close(mean.compute(), all_expected(metric).nanmean())
-    assert_close(each.compute(), all_expected(metric), equal_nan=True)
-    assert int(mean.undefined) == int(all_expected(metric).isnan().sum())
+        batch_values = expected(metric, p, q, mask)
+        assert_close(mean(p, q, mask=mask), batch_values.nanmean())
+        assert_close(each(p, q, mask=mask), batch_values, equal_nan=True)
+    all_values = all_expected(metric)
+    assert_close(mean.compute(), all_values.nanmean())
+    assert_close(each.compute(), all_values, equal_nan=True)
+    assert mean.undefined == all_values.isnan().sum()
     assert mean.compute() is mean.compute()  # computed once
 
 
@@ -96,12 +104,13 @@ def test_a_reset_metric_is_as_new(metric):
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_metric_is_pickled_cloned_saved_and_hashed(metric):
     original = metric()
-    p, q, mask = batches()[0]
-    original.update(p, q, mask)
-    copies = [pickle.loads(pickle.dumps(original)), original.clone()]
+    first_batch, second_batch, *_ = batches()
+    original.update(*first_batch)
+    pickled = pickle.dumps(original)
+    copies = [pickle.loads(pickled), original.clone()]
     for copy in copies:
         assert torch.equal(copy.compute(), original.compute())
-        copy.update(*batches()[1])
+        copy.update(*second_batch)
         assert not torch.equal(copy.compute(), original.compute())
     assert hash(metric()) != hash(metric())
 
@@ -178,19 +187,19 @@ def in_process(rank, place, processes):
     for metric in METRICS:
         mean = metric()
         each = metric(reduction="none")
-        of_step = metric(dist_sync_on_step=True)
-        own = batches()[rank::processes]
-        for number, (p, q, mask) in enumerate(own):
-            mean.update(p, q, mask)
-            each.update(p, q, mask)
-            both = batches()[number * processes : (number + 1) * processes]
-            of_both = torch.cat([expected(metric, *batch) for batch in both])
-            assert_close(of_step(p, q, mask), of_both.nanmean())
-        assert_close(mean.compute(), all_expected(metric).nanmean())
-        order = [*range(0, BATCHES, processes), *range(1, BATCHES, processes)]
-        rows = all_expected(metric).reshape(BATCHES, ROWS)[order].flatten()
-        assert_close(each.compute(), rows, equal_nan=True)
-        assert int(mean.rows) < BATCHES * ROWS  # after the sum, its own rows again
+        step_mean = metric(dist_sync_on_step=True)
+        all_values = all_expected(metric)
+        by_batch = all_values.reshape(BATCHES, ROWS)
+        by_step = by_batch.split(processes)
+        batches_of_process = batches()[rank::processes]
+        for batch, step_values in zip(batches_of_process, by_step, strict=True):
+            mean.update(*batch)
+            each.update(*batch)
+            assert_close(step_mean(*batch), step_values.nanmean())
+        assert_close(mean.compute(), all_values.nanmean())
+        process_by_process = torch.cat([by_batch[0::processes], by_batch[1::processes]])
+        assert_close(each.compute(), process_by_process.flatten(), equal_nan=True)
+        assert mean.rows < BATCHES * ROWS  # after the sum, its own rows again
     distributed.destroy_process_group()
 
 

@@ -1,5 +1,6 @@
 import base64
 import gzip
+import itertools
 import json
 import shutil
 
@@ -93,14 +94,13 @@ def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_p
 def test_the_permutation_figure_counts_every_bin_and_class(make_run):
     results = read_results(make_run(count=200))
     (drawing,) = readings()["permutation"].drawings
-    words = texts(tables.draw(drawing, results))
+    figure = tables.draw(drawing, results)
     wide = per_example(results, "permutation", METRICS)
-    counts = wide.groupby(
-        [wide.predicted_class, pd.cut(wide.max_attention, [0, 0.25, 0.5, 0.75, 1.01], right=False)],
-        observed=False,
-    ).size()
-    expected = [f"n = {count}" for count in counts]
-    assert sorted(text for text in words if text.startswith("n = ")) == sorted(expected)
+    bins = pd.cut(wide.max_attention, [0, 0.25, 0.5, 0.75, 1.01], right=False)
+    groups = wide.groupby([wide.predicted_class, bins], observed=False)
+    expected = [f"n = {count}" for count in groups.size()]
+    counts = [text for text in texts(figure) if text.startswith("n = ")]
+    assert sorted(counts) == sorted(expected)
 
 
 def test_the_histogram_holds_every_example_in_forty_bins(make_run):
@@ -109,9 +109,11 @@ def test_the_histogram_holds_every_example_in_forty_bins(make_run):
     panel = tables.draw(drawing, results).axes[0]
     search, optimum, bound = (patch.get_data() for patch in panel.patches)
     wide = per_example(results, "adversarial", ("found_jsd", "optimum_jsd", "upper_bound"))
-    for steps, metric in ((search, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):
+    histograms = {"found_jsd": search, "optimum_jsd": optimum, "upper_bound": bound}
+    for metric, steps in histograms.items():
+        bins = itertools.pairwise(steps.edges)
         assert len(steps.values) == 40
-        for low, high, share in zip(steps.edges[:-1], steps.edges[1:], steps.values, strict=True):
+        for (low, high), share in zip(bins, steps.values, strict=True):
             inside = sum(low <= value < high for value in wide[metric])
             assert share == pytest.approx(inside / 80)
 
@@ -168,43 +170,48 @@ def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
 @pytest.mark.usefixtures("no_pdf")
 def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
     figures = {}
-    monkeypatch.setattr(
-        draw, "save", lambda figure, directory, stem: figures.update({stem: figure}) or []
-    )
-    runs = {}
-    for seed, names in enumerate((["_bad_", "映画 $5"], ["_bad_", "映画 $5"], ["no", "yes"], None)):
-        probes = ("performance", "permutation")
-        runs[seed] = make_run(f"run{seed}", seed=seed, count=20, probes=probes)
-        if names:
-            (runs[seed] / "pipeline.json").write_text(json.dumps({"classes": names}))
-    named = [drawable("_bad_"), drawable("映画 $5")]
-    numbered = ["class 0", "class 1"]
-    for seeds, words, expected in (
-        ((0, 1), True, named),
-        ((0,), False, numbered),
-        ((0, 2), True, numbered),
-        ((0, 3), True, numbered),
-    ):
-        draw.draw_figures([runs[seed] for seed in seeds], tmp_path / "f", words=words)
-        assert [
-            text.get_text() for text in figures["permutation"].legends[0].get_texts()
-        ] == expected
+
+    def keep(figure, directory, stem):
+        figures[stem] = figure
+        return []
+
+    def entries(*runs, words=True):
+        draw.draw_figures(runs, tmp_path / "f", words=words)
+        [legend] = figures["permutation"].legends
+        return [text.get_text() for text in legend.get_texts()]
+
+    monkeypatch.setattr(draw, "save", keep)
+    probes = ("performance", "permutation")
+    first, second, other, unnamed = [
+        make_run(f"run{seed}", seed=seed, count=20, probes=probes) for seed in range(4)
+    ]
+    names = ["_bad_", "映画 $5"]
+    for run, classes in ((first, names), (second, names), (other, ["no", "yes"])):
+        pipeline = json.dumps({"classes": classes})
+        (run / "pipeline.json").write_text(pipeline)
+
+    assert entries(first, second) == [drawable(name) for name in names]
+    assert entries(first, words=False) == ["class 0", "class 1"]
+    assert entries(first, other) == ["class 0", "class 1"]
+    assert entries(first, unnamed) == ["class 0", "class 1"]
 
 
 @pytest.mark.parametrize("names", [["□□", "□□"], ["good", " "]])
 def test_classes_are_one_group_where_many_or_unknown_and_keep_their_numbers_where_names_look_alike(
     names,
 ):
+    def groups(rows, most):
+        return [name for name, _ in split_by_class(rows, most)]
+
     rows = pd.DataFrame({"predicted_class": [0.0, 1.0]})
-    assert [name for name, _ in split_by_class(rows, 2)] == ["class 0", "class 1"]
-    assert [name for name, _ in split_by_class(rows, 1)] == ["all 2 classes"]
-    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == [
-        "all examples"
-    ]
+    unknown = pd.DataFrame({"predicted_class": [np.nan]})
+    assert groups(rows, 2) == ["class 0", "class 1"]
+    assert groups(rows, 1) == ["all 2 classes"]
+    assert groups(unknown, 2) == ["all examples"]
     rows.attrs = {CLASSES: names}
-    assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
+    assert groups(rows, 2) == [f"0: {names[0]}", f"1: {names[1]}"]
     rows.attrs = {CLASSES: ["bad", "good"]}
-    assert [name for name, _ in split_by_class(rows, 2)] == ["bad", "good"]
+    assert groups(rows, 2) == ["bad", "good"]
 
 
 @pytest.mark.parametrize(
@@ -266,13 +273,12 @@ def test_a_report_copies_the_figures_of_texts_that_its_runs_have_drawn(make_run,
     (run / "figures/adversarial_heatmaps.pdf").write_bytes(b"as it was drawn")
     seal_again(run)
     folder = OwnFolder(tmp_path / "files")
-    files = draw.write_figures_of_texts(
-        readings()["adversarial"], grouped(read_runs(tmp_path)), folder
-    )
+    reading = readings()["adversarial"]
+    files = draw.write_figures_of_texts(reading, grouped(read_runs(tmp_path)), folder)
     content = {file.name: file.read_bytes() for file in files}
     assert content["adversarial_heatmaps-a.pdf"] == b"as it was drawn"
     assert content["adversarial_heatmaps-b.pdf"].startswith(b"%PDF-")
     assert len(content) == len(files) == 2
     (run / "figures/adversarial_heatmaps.pdf").write_bytes(b"changed since")
-    draw.write_figures_of_texts(readings()["adversarial"], grouped(read_runs(tmp_path)), folder)
+    draw.write_figures_of_texts(reading, grouped(read_runs(tmp_path)), folder)
     assert files[0].read_bytes().startswith(b"%PDF-")
