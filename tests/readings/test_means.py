@@ -44,7 +44,7 @@ def test_an_interval_ends_where_the_metric_does():
     ranges = {"removed_fraction": (0.0, 1.0), "open": (0.0, None)}
     results.attrs[RANGES] = {"erasure": ranges}
     rows = mean_table(results, "erasure", [({}, {"removed": "removed_fraction"})])
-    row = rows.iloc[0]
+    [row] = rows.to_dict("records")
     assert 0 <= row["removed, low"] <= row["removed, high"] <= 1
     assert ends_of(results, "erasure", "removed_fraction") == (0, 1)
     assert ends_of(results, "erasure", "open") == (0, np.inf)
@@ -105,31 +105,34 @@ def ends(rows, **limits):
 
 def test_the_same_texts_in_three_equal_runs_say_no_more_than_in_one():
     values = np.random.default_rng(0).normal(size=(1, 60))
+    single = panel(values)
     three = panel(np.repeat(values, 3, axis=0))
-    expected = interval(values[0])
-    assert ends(three) == pytest.approx(ends(panel(values)))
-    assert ends(three) == pytest.approx((expected.low, expected.high))
+    _, *expected = interval(values[0])
+    assert ends(three) == pytest.approx(ends(single))
+    assert ends(three) == pytest.approx(expected)
     assert texts_with(three, three["number"]) == 60
 
 
 def test_runs_that_differ_widen_the_interval_by_students_quantile():
     """Three runs in which every text has the same value: 0.1, 0.2, 0.3."""
-    values = np.repeat([[0.1], [0.2], [0.3]], 60, axis=1)
+    value_of_run = np.array([0.1, 0.2, 0.3])
+    rows = panel(np.repeat(value_of_run[:, None], 60, axis=1))
     half = 4.302653 * 0.1 / np.sqrt(3)
 
-    low, high = ends(panel(values))
+    low, high = ends(rows)
 
     assert low == pytest.approx(0.2 - half, abs=1e-6)
     assert high == pytest.approx(0.2 + half, abs=1e-6)
     # and within the scale
-    assert ends(panel(values), low=0, high=0.25) == (0, 0.25)
+    assert ends(rows, low=0, high=0.25) == (0, 0.25)
 
 
 def test_part_of_a_panel_keeps_its_runs_apart_whatever_the_index():
     values = np.random.default_rng(1).normal(size=(2, 40))
     rows = panel(values, index=np.arange(80)[::-1])
     part = rows[rows["example_id"] < 30]
-    assert ends(part) == pytest.approx(ends(panel(values[:, :30])))
+    panel_of_part = panel(values[:, :30])
+    assert ends(part) == pytest.approx(ends(panel_of_part))
     assert texts_with(part, part["number"]) == 30
 
 
@@ -139,16 +142,21 @@ def test_a_text_that_one_run_lacks_counts_by_the_others():
     values[:, 7] = NAN
     rows = panel(values)
     cells = mean_in_columns("mean", rows, rows["number"])
-    assert cells["mean"] == pytest.approx(np.nanmean(values, axis=1).mean())
+    means_of_runs = np.nanmean(values, axis=1)
+    assert cells["mean"] == pytest.approx(means_of_runs.mean())
     assert texts_with(rows, rows["number"]) == 39
 
 
 def test_questions_about_one_text_are_no_further_texts():
     once = np.random.default_rng(3).normal(size=(1, 40))
     rows = panel(np.repeat(once, 5, axis=1))
-    first = {number: number - number % 5 for number in range(200) if number % 5}
-    rows.attrs[ASKED] = {"run 0": first}
-    assert ends(rows) == pytest.approx(ends(panel(once)))
+    first_question = {}
+    for first in range(0, 200, 5):
+        for further in range(first + 1, first + 5):
+            first_question[further] = first
+    rows.attrs[ASKED] = {"run 0": first_question}
+    without_further_questions = panel(once)
+    assert ends(rows) == pytest.approx(ends(without_further_questions))
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5])
@@ -159,8 +167,10 @@ def test_the_interval_over_seeds_holds_the_truth(runs, between_runs):
     held = held_by_rows = 0
     for number in range(samples):
         draw = np.random.default_rng((47, number))
-        values = draw.normal(size=60) + draw.normal(size=(runs, 60), scale=0.3)
-        values += draw.normal(size=(runs, 1), scale=between_runs)
+        text_effect = draw.normal(size=60)
+        residual = draw.normal(size=(runs, 60), scale=0.3)
+        run_effect = draw.normal(size=(runs, 1), scale=between_runs)
+        values = text_effect + residual + run_effect
         low, high = ends(panel(values))
         held += low < 0 < high
         by_rows = interval(values.ravel())

@@ -196,12 +196,14 @@ def invented_metrics(run: int, classes: int, count: int) -> dict[tuple[str, str]
     length = draw_from.integers(1, 40, count)
     # each run's and class's distribution is narrower, so taller, than the one before
     width = 0.5 / (1 + run + predicted)
-    optimum = draw_from.beta(8 + 20 * run, 2, count) * np.log(2)
+    farthest = np.log(2)
+    optimum = farthest * draw_from.beta(8 + 20 * run, 2, count)
+    gap = 0.02 * (classes > 2)
     metrics = {
         ("permutation", "median_tvd"): draw_from.random(count),
         ("adversarial", "found_jsd"): optimum * draw_from.random(count) * (run % 2),
         ("adversarial", "optimum_jsd"): optimum,
-        ("adversarial", "upper_bound"): np.minimum(np.log(2), optimum + 0.02 * (classes > 2)),
+        ("adversarial", "upper_bound"): np.minimum(farthest, optimum + gap),
         ("adversarial", "is_exact"): np.full(count, float(classes == 2)),
         ("single_weight", "drawn_delta_js_attention"): draw_from.normal(0.1, 0.3, count),
         ("single_weight", "drawn_delta_attention_attention"): draw_from.random(count),
@@ -215,8 +217,10 @@ def invented_metrics(run: int, classes: int, count: int) -> dict[tuple[str, str]
         metrics[probe, "content_length"] = length
     pairs = ["_".join(pair) for pair in PUBLISHED]
     for pair in (*pairs, "shuffled_gradient", "shuffled_leave_one_out"):
-        tau = np.clip(0.3 + width * draw_from.normal(size=count), -1, 1)
-        metrics["correlation", f"tau_{pair}"] = np.where(length > 1, tau, np.nan)
+        noise = width * draw_from.normal(size=count)
+        tau = np.clip(0.3 + noise, -1, 1)
+        tau[length == 1] = np.nan
+        metrics["correlation", f"tau_{pair}"] = tau
     for place, ranking in enumerate(RANKINGS):
         removed = np.minimum(length, 1 + place)
         metrics["erasure", f"removed_count_{ranking}"] = removed
@@ -231,7 +235,8 @@ def weight_ranges(
     length: np.ndarray, draw_from: np.random.Generator
 ) -> dict[tuple[str, str], np.ndarray]:
     """The numbers of the probe `identifiable`: between what the largest weight may lie."""
-    low, top, high = np.sort(draw_from.random((3, len(length))), axis=0)
+    uniform = draw_from.random((3, len(length)))
+    low, top, high = np.sort(uniform, axis=0)
     ranges = {
         "unique": (top < 0.5) * 1.0,
         "freedom": length,
@@ -247,46 +252,39 @@ def weight_ranges(
 
 def tick_labels(axes: Axes) -> list[Text]:
     """Those that are drawn: ticks beyond the limits have labels too, and do not show them."""
-    ticks = []
+    labels = []
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
-        ticks += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-    return [label for label in ticks if label.get_visible()]
+        for tick in axis.get_major_ticks():
+            if low <= tick.get_loc() <= high:
+                labels.append(tick.label1)
+    return labels
 
 
-def shown_texts(figure: Figure) -> tuple[list[Text], list[Text]]:
-    """All words that are drawn: labels of ticks, and the rest."""
-    visible = [axes for axes in figure.axes if axes.get_visible()]
-    ticks = [label for axes in visible for label in tick_labels(axes)]
-    every = {id(label) for axes in figure.axes for label in axes.findobj(Text)}
-    visible_ids = {
-        id(text)
-        for axes in visible
-        for text in (
-            *axes.texts,
-            axes.xaxis.label,
-            axes.yaxis.label,
-            axes.title,
-            axes._left_title,
-            axes._right_title,
-        )
-    }
-    rest = [
-        text for text in figure.findobj(Text) if id(text) in visible_ids or id(text) not in every
-    ]
-    visible_texts = [
-        [text for text in texts if text.get_visible() and text.get_text().strip()]
-        for texts in (ticks, rest)
-    ]
-    return visible_texts[0], visible_texts[1]
+def own_texts(axes: Axes) -> list[Text]:
+    """The words of a panel but the labels of its ticks."""
+    titles = [axes.title, axes._left_title, axes._right_title]
+    return [*axes.texts, axes.xaxis.label, axes.yaxis.label, *titles]
+
+
+def shown_texts(figure: Figure) -> list[Text]:
+    """All words that are drawn: those of the figure, and of its visible panels."""
+    within_panels = set()
+    shown = []
+    for axes in figure.axes:
+        within_panels |= set(axes.findobj(Text))
+        if axes.get_visible():
+            shown += tick_labels(axes)
+            shown += own_texts(axes)
+    shown += [text for text in figure.findobj(Text) if text not in within_panels]
+    return [text for text in shown if text.get_visible() and text.get_text().strip()]
 
 
 def problems(figure: Figure) -> list[str]:
     """What is cut off, lies on other words or has letters of an odd size; in words."""
     with paper_style():
         FigureCanvasAgg(figure).draw()
-    ticks, rest = shown_texts(figure)
-    texts = [*ticks, *rest]
+    texts = shown_texts(figure)
     visible = [axes for axes in figure.axes if axes.get_visible()]
     faults = [*text_faults(figure, texts), *overlaps(texts)]
     for axes in visible:
@@ -300,7 +298,9 @@ def problems(figure: Figure) -> list[str]:
 
 
 def lies_within(box: BboxBase, frame: BboxBase) -> bool:
-    return frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+    is_within_width = frame.x0 <= box.x0 and box.x1 <= frame.x1
+    is_within_height = frame.y0 <= box.y0 and box.y1 <= frame.y1
+    return is_within_width and is_within_height
 
 
 def text_faults(figure: Figure, texts: list[Text]) -> Iterator[str]:
@@ -317,27 +317,27 @@ def text_faults(figure: Figure, texts: list[Text]) -> Iterator[str]:
 
 def overlaps(texts: list[Text]) -> Iterator[str]:
     """Words that lie on others; slanted ones aside, whose boxes are larger than they are."""
-    words = [
-        (text.get_text(), text.get_window_extent().padded(-SLACK))
-        for text in texts
-        if text.get_rotation() in (0, 90)
-    ]
-    for (first, first_box), (second, second_box) in itertools.combinations(words, 2):
-        if first_box.overlaps(second_box):
-            yield f"{first!r} lies on {second!r}"
+    boxes = {}
+    for text in texts:
+        if text.get_rotation() in (0, 90):
+            boxes[text] = text.get_window_extent().padded(-SLACK)
+    for first, second in itertools.combinations(boxes, 2):
+        if boxes[first].overlaps(boxes[second]):
+            yield f"{first.get_text()!r} lies on {second.get_text()!r}"
 
 
 def axes_faults(figure: Figure, axes: Axes) -> Iterator[str]:
     """A panel that is too low, and what is cut off at its frame."""
     frame = axes.bbox.padded(MARKER)
     title = axes.get_title("left")
-    if axes.bbox.height < 0.5 * LOWEST * figure.dpi and axes.get_subplotspec() is not None:
+    lowest = 0.5 * LOWEST * figure.dpi
+    is_panel = axes.get_subplotspec() is not None
+    if is_panel and axes.bbox.height < lowest:
         yield f"{title!r} is {axes.bbox.height:.0f} pixels high"
     for artist in (*axes.lines, *axes.patches, *axes.collections, *axes.images):
         box = artist.get_window_extent()
-        if not np.isfinite(box.extents).all() or (box.width == 0 and box.height == 0):
-            continue
-        if artist.get_clip_on() and not lies_within(box, frame):
+        is_drawn = np.isfinite(box.extents).all() and (box.width > 0 or box.height > 0)
+        if is_drawn and artist.get_clip_on() and not lies_within(box, frame):
             yield f"{artist} of {title!r}: {box.extents.round()} of {frame.extents.round()}"
 
 
@@ -381,20 +381,22 @@ def test_the_measure_finds_what_is_wrong():
 def test_every_ranking_of_a_figure_is_in_its_legend():
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "erasure_regret")
     figure = draw(drawing, invented(1, 2))
-    drawn = {line.get_color() for line in figure.axes[0].lines}
-    lines = figure.legends[0].get_lines()
-    texts = figure.legends[0].get_texts()
-    entries = {line.get_color(): text.get_text() for line, text in zip(lines, texts, strict=True)}
-    assert set(entries) == drawn
-    assert {"contribution", "weight gradient", "random", "optimal"} < set(entries.values())
-    assert len(entries) == len(RANKINGS)
+    [panel, *_] = figure.axes
+    [legend] = figure.legends
+    colours_drawn = {line.get_color() for line in panel.lines}
+    colours = [line.get_color() for line in legend.get_lines()]
+    names = [text.get_text() for text in legend.get_texts()]
+    assert set(colours) == colours_drawn
+    assert {"contribution", "weight gradient", "random", "optimal"} < set(names)
+    assert len(colours) == len(set(colours)) == len(names) == len(RANKINGS)
 
 
 def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "single_weight_delta")
     figure = draw(drawing, invented(3, 2))
     hexagons = [panel.collections[0] for panel in figure.axes[:3]]
-    assert len({(bins.norm.vmin, bins.norm.vmax) for bins in hexagons}) == 1
-    assert hexagons[0].norm.vmin == 1
-    assert hexagons[0].norm.vmax == max(bins.get_array().max() for bins in hexagons)
+    largest = max(bins.get_array().max() for bins in hexagons)
+    for bins in hexagons:
+        assert bins.norm.vmin == 1
+        assert bins.norm.vmax == largest
     assert figure.axes[-1].get_ylabel() == "examples"

@@ -69,8 +69,9 @@ def test_the_order_that_a_refusal_names_is_one_word_of_a_shell(tmp_path):
         opened(tmp_path / "model", ROWS[:12], tmp_path)
     words = shlex.split(str(refusal.value))
     (setting,) = [word.rstrip(",") for word in words if word.startswith("data.labels=")]
-    (tmp_path / "typed").mkdir()
-    result = opened(tmp_path / "model", ROWS[:12], tmp_path / "typed", setting)
+    typed = tmp_path / "typed"
+    typed.mkdir()
+    result = opened(tmp_path / "model", ROWS[:12], typed, setting)
     assert result.model.class_names == ["no", "yes"]
 
 
@@ -100,10 +101,13 @@ def test_two_tables_that_differ_in_case_alone_do_not_contradict_each_other(tmp_p
 def test_of_two_names_equal_but_for_case_the_very_name_is_taken(tmp_path):
     stored(tmp_path / "model", id2label={"0": "no", "1": "No"}, label2id={"no": 0, "No": 1})
     rows = [(text, "no") for text, _ in ROWS[:12]]
-    (tmp_path / "other").mkdir()
-    assert opened(tmp_path / "model", rows, tmp_path).model.order == [0, 1]
+    other_rows = [(text, "NO") for text, _ in ROWS[:12]]
+    other = tmp_path / "other"
+    other.mkdir()
+    result = opened(tmp_path / "model", rows, tmp_path)
+    assert result.model.order == [0, 1]
     with pytest.raises(UserError, match="its labels are no, No, those of the data NO"):
-        opened(tmp_path / "model", [(text, "NO") for text, _ in rows], tmp_path / "other")
+        opened(tmp_path / "model", other_rows, other)
 
 
 def test_a_regression_of_two_outputs_gives_no_classes(tmp_path):
@@ -116,9 +120,11 @@ def test_a_regression_of_two_outputs_gives_no_classes(tmp_path):
 def test_labels_that_are_mixed_up_are_said_with_the_mapping_that_would_be_right(tmp_path):
     reader = tokenizer(tmp_path / "model")
     plain = network(tmp_path / "model", "Bert", vocab_size=len(reader), initializer_range=0.8)
-    decided = [
-        (text, ("yes", "no")[int(library_says(plain, reader, text).argmax())]) for text, _ in ROWS
-    ]
+    decided = []
+    for text, _ in ROWS:
+        logits = library_says(plain, reader, text)
+        label = "yes" if logits.argmax() == 0 else "no"
+        decided.append((text, label))
     (tmp_path / "a").mkdir()
     assert {label for _, label in decided} == {"yes", "no"}
     message = r"right on 0 of 120 texts.*on 120 if the classes are \{no: yes, yes: no\}"
@@ -140,15 +146,17 @@ def test_labels_that_are_mixed_up_are_said_with_the_mapping_that_would_be_right(
 def predicted(draw, confusion, texts):
     """Labels and predictions of a classifier of this confusion (rows sum to 1)."""
     labels = draw.integers(len(confusion), size=texts)
-    predictions = np.array([draw.choice(len(confusion), p=confusion[label]) for label in labels])
+    classes = len(confusion)
+    predictions = np.array([draw.choice(classes, p=confusion[label]) for label in labels])
     return labels, predictions
 
 
 def test_of_three_classes_that_are_turned_the_mapping_is_found():
     draw = np.random.default_rng(0)
-    turned = np.roll(0.8 * np.eye(3), 1, axis=1) + 0.2 / 3
-    turned /= turned.sum(1, keepdims=True)
-    result = mixed_up(*predicted(draw, turned, 200), ["a", "b", "c"])
+    turned = np.roll(np.eye(3), 1, axis=1)
+    confusion = 0.8 * turned + 0.2 / 3
+    confusion /= confusion.sum(1, keepdims=True)
+    result = mixed_up(*predicted(draw, confusion, 200), ["a", "b", "c"])
     assert result.class_of_label == {"a": "b", "b": "c", "c": "a"}
     assert result.right < result.guessed < result.right_then
 
@@ -158,8 +166,8 @@ def test_guesses_are_no_mixed_up_labels(classes):
     draw = np.random.default_rng(1)
     even = np.full((classes, classes), 1 / classes)
     names = [str(number) for number in range(classes)]
-    found = [mixed_up(*predicted(draw, even, 120), names) for _ in range(300)]
-    assert found == [None] * 300
+    for _ in range(300):
+        assert mixed_up(*predicted(draw, even, 120), names) is None
 
 
 def test_a_single_predicted_class_is_no_mixed_up_label():

@@ -23,7 +23,7 @@ from tests.report.page.browser.test_browse import maps_of
 from tests.small_runs import SMALL_ADVERSARY, composed
 
 pytest.importorskip("transformers")
-LONG = [(" ".join([text] * 4), label) for text, label in ROWS[:40]]
+LONG = [(f"{text} {text} {text} {text}", label) for text, label in ROWS[:40]]
 ENDS = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
 MODERNBERT = {
     "max_position_embeddings": 128,
@@ -92,12 +92,13 @@ def window(request, tmp_path_factory):
 
 @pytest.mark.parametrize("row", range(3))
 def test_content_is_what_the_row_can_see(window, row):
-    outputs = window.model(window.batch)
-    seen = window.batch.piece_word[row, window.seen(row)]
-    words = set(seen[seen != -1].tolist())
+    batch = window.batch
+    outputs = window.model(batch)
+    word_of_piece = batch.piece_word[row, window.seen(row)]
+    words_seen = word_of_piece[word_of_piece != -1].unique()
     content = outputs.content[row].nonzero().flatten()
-    assert set(content.tolist()) == words
-    assert outputs.text[row].equal(window.batch.content[row])
+    assert content.tolist() == words_seen.tolist()
+    assert outputs.text[row].equal(batch.content[row])
 
 
 def shown(readout, attentions):
@@ -139,10 +140,11 @@ def test_no_forbidden_place_has_weight_under_any_attention(window):
     readout = window.model.readout(window.batch, outputs, short=False)
     _, weights = shown(readout, attentions)
     for row in range(3):
-        of_query = weights[:, row, :, window.query(row)]
-        hidden = torch.ones(of_query.shape[-1], dtype=torch.bool)
-        hidden[window.seen(row)] = False
-        assert (of_query[..., hidden] == 0).all()
+        query_weights = weights[:, row, :, window.query(row)]
+        places = query_weights.shape[-1]
+        is_hidden = torch.ones(places, dtype=torch.bool)
+        is_hidden[window.seen(row)] = False
+        assert (query_weights[..., is_hidden] == 0).all()
 
 
 def test_the_short_way_says_under_any_attention_what_whole_passes_say(window):
@@ -154,7 +156,8 @@ def test_the_short_way_says_under_any_attention_what_whole_passes_say(window):
         logits = whole.logits(attentions)
         short_logits = short.logits(attentions)
     assert_close(short_logits, logits, atol=5e-6, rtol=0)
-    assert (logits[1] - logits[0]).abs().max() > 1e-4
+    difference = logits[1] - logits[0]
+    assert difference.abs().max() > 1e-4
 
 
 def even_weights(record):
@@ -178,13 +181,15 @@ def averaged(tmp_path_factory):
     outputs = model(batch)
     assert model.examination.queries == "all"
     assert not outputs.unseen.any()  # some row sees each word
-    lifting = model._lifting(batch, model.selection(batch), model.recorded(batch))
+    selection = model.selection(batch)
+    recorded = model.recorded(batch)
+    lifting = model._lifting(batch, selection, recorded)
     return lifting, outputs
 
 
 def test_rows_of_all_pieces_keep_their_sums_and_give_nothing_to_what_they_cannot_see(averaged):
     lifting, outputs = averaged
-    even = attentions_over(outputs.content)[0]
+    even, *_ = attentions_over(outputs.content)
     on_one_word = torch.zeros_like(even)
     on_one_word[:, 3] = 1
     valid = lifting.valid.unflatten(1, (2, -1))
@@ -193,8 +198,10 @@ def test_rows_of_all_pieces_keep_their_sums_and_give_nothing_to_what_they_cannot
 
     weights = rows.unflatten(2, (2, -1))  # heads, queries
     place = torch.arange(weights.shape[-1])
-    is_far = (place[:, None] - place).abs() > 4
-    assert ((weights * is_far)[:, valid] == 0).all()
+    distance = (place[:, None] - place).abs()
+    is_far = distance > 4
+    far_weights = weights * is_far
+    assert (far_weights[:, valid] == 0).all()
     sums = weights.sum(-1)[:, valid]
     assert_close(sums, torch.ones_like(sums))
 
@@ -280,13 +287,16 @@ def test_equal_weights_are_those_of_the_words_that_are_seen(examined, tmp_path):
     batch = data.splits["test"][list(range(6))]
     with torch.no_grad():
         outputs = model(batch)
-        even = outputs.content / outputs.content.sum(-1, keepdim=True)
-        (logits,) = model.readout(batch, outputs).logits(even[None])
+        lengths = outputs.content.sum(-1, keepdim=True)
+        even = outputs.content / lengths
+        readout = model.readout(batch, outputs)
+        (logits,) = readout.logits(even[None])
     change = logits.softmax(-1) - outputs.logits.softmax(-1)
     expected = change.abs().sum(-1) / 2
 
-    rows = rows_of(read_results(examined), "equal_weights_distance").set_index("example_id")
+    results = read_results(examined)
 
+    rows = rows_of(results, "equal_weights_distance").set_index("example_id")
     distances = rows.loc[batch.example_id.tolist(), "value"]
     assert_allclose(distances, expected, atol=1e-5)
     assert expected.max() > 1e-3
@@ -299,7 +309,8 @@ def test_a_page_shows_what_is_not_seen(examined):
     unseen = [list(row) for row in read_examples(examined)["unseen"]]
     assert entry["maps"][0]["key"] == "attention"
     for key in ("attention", "adversarial-optimum_attention"):
-        assert [np.isnan(row).tolist() for row in maps[key]] == unseen, key
+        is_undefined = [np.isnan(row).tolist() for row in maps[key]]
+        assert is_undefined == unseen, key
     # a word that this attention cannot see may still count in the layers below
     for row in maps["leave_one_out-leave_one_out"]:
         assert not np.isnan(row).any()
