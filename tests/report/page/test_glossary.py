@@ -36,25 +36,27 @@ def test_the_first_use_of_a_word_says_its_meaning_and_leads_to_it():
 
 
 def test_every_term_and_criterion_has_a_meaning_and_an_untested_one_names_the_probe_that_decides():
-    assert len({term.key for term in TERMS}) == len({term.meaning for term in TERMS}) == len(TERMS)
+    keys = {term.key for term in TERMS}
+    meanings = {term.meaning for term in TERMS}
+    assert len(keys) == len(meanings) == len(TERMS)
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
     assert set(MEANS) == set(LINES)
-    claims = [
-        (probe, claim)
-        for probe, reading in readings().items()
-        for claim in reading.claims
-        if claim.primary
-    ]
-    deciding = {(claim.criterion, claim.level): f"probe=[{probe}]" for probe, claim in claims}
-    commands = {place: line.tested_by for place, line in LINES.items()}
-    single = {place: command for place, command in commands.items() if command.startswith("probe=")}
-    assert {line: deciding.get(line) for line in single} == single
+
+    deciding = {}
+    for probe, reading in readings().items():
+        for claim in reading.claims:
+            if claim.primary:
+                deciding[claim.criterion, claim.level] = f"probe=[{probe}]"
+    for place, line in LINES.items():
+        if line.tested_by.startswith("probe="):
+            assert line.tested_by == deciding.get(place), place
 
 
 def test_the_documentation_says_the_same_of_every_criterion():
     page = Path(__file__).parents[3].joinpath("docs", "tests.md").read_text(encoding="utf-8")
     for (criterion, level), (met, not_met) in MEANS.items():
-        assert f"| {criterion} ({level}) | {CRITERIA[criterion]} | {met} | {not_met} |" in page
+        statement = CRITERIA[criterion]
+        assert f"| {criterion} ({level}) | {statement} | {met} | {not_met} |" in page
 
 
 NO_PROSE = r"<(script|style|code|table|select|button|math|svg|cite)\b.*?</\1>"
@@ -65,24 +67,29 @@ BLOCKS = r"</?(?:p|li|dd|dt|summary|figcaption|h[1-4]|div|ul|details|section|opt
 def grade(words):
     """0.39 words + 11.8 syllables per word − 15.59; syllables are groups of vowels, without a
     silent e."""
-    silent = [word.endswith(("e", "E")) and not re.search(r"[^aeiouy]le$", word) for word in words]
-    vowels = [len(re.findall("[aeiouy]+", word.lower())) for word in words]
-    syllables = sum(
-        max(1, number - without) for number, without in zip(vowels, silent, strict=True)
-    )
-    return 0.39 * len(words) + 11.8 * syllables / len(words) - 15.59
+    syllables = 0
+    for word in words:
+        vowels = re.findall("[aeiouy]+", word.lower())
+        has_silent_e = word.endswith(("e", "E")) and not re.search(r"[^aeiouy]le$", word)
+        syllables += max(1, len(vowels) - has_silent_e)
+    syllables_per_word = syllables / len(words)
+    return 0.39 * len(words) + 11.8 * syllables_per_word - 15.59
 
 
 def graded(page):
     """Grade and sentence (of four words or more), the hardest first."""
-    texts = re.split(BLOCKS, re.sub(f"{NO_PROSE}|{BADGE}", "", page, flags=re.S))
-    texts = [" ".join(unescape(re.sub("<[^>]*>", "", text)).split()) for text in texts]
-    parts = {part for text in texts for part in re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text)}
-    words = {part: re.findall(r"[A-Za-z][A-Za-z'’-]*", part) for part in parts}
-    return sorted(
-        ((grade(part_words), part) for part, part_words in words.items() if len(part_words) >= 4),
-        reverse=True,
-    )
+    prose_of_page = re.sub(f"{NO_PROSE}|{BADGE}", "", page, flags=re.S)
+    sentences = set()
+    for block in re.split(BLOCKS, prose_of_page):
+        text = unescape(re.sub("<[^>]*>", "", block))
+        one_line = " ".join(text.split())
+        sentences.update(re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", one_line))
+    grades = []
+    for sentence in sentences:
+        words = re.findall(r"[A-Za-z][A-Za-z'’-]*", sentence)
+        if len(words) >= 4:
+            grades.append((grade(words), sentence))
+    return sorted(grades, reverse=True)
 
 
 def test_a_grade_is_that_of_the_formula_and_a_hard_sentence_is_found():
@@ -107,7 +114,8 @@ def test_a_page_of_every_probe_is_easy_to_read(make_run, tmp_path):
 
 
 def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
-    texts = [*(answer.meaning for answer in Answer), *(term.meaning for term in TERMS)]
+    texts = [answer.meaning for answer in Answer]
+    texts += [term.meaning for term in TERMS]
     for (criterion, _), (met, not_met) in MEANS.items():
         texts.append(f"{CRITERIA[criterion]} Yes means that {met}. It does not mean {not_met}.")
     for reading in readings().values():
@@ -116,10 +124,8 @@ def test_whatever_a_probe_or_a_definition_says_is_easy_to_read():
             reading.probe
         )
         texts += [reading.about, *captions]
-        texts += [
-            *(heat_map.about for heat_map in reading.maps),
-            *(criterion.statement for criterion in reading.claims),
-        ]
+        texts += [heat_map.about for heat_map in reading.maps]
+        texts += [criterion.statement for criterion in reading.claims]
     sentences = graded("".join(f"<p>{text}.</p>" for text in texts))
     assert len(sentences) > 200
     assert [(value, text) for value, text in sentences if value > 12] == []
