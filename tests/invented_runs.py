@@ -151,15 +151,20 @@ def invented_predictions(draw, count, classes, longest):
     lengths = draw.integers(1, longest + 1, count)
     attention = [draw.dirichlet(np.full(length, 0.25)) for length in lengths]
     predicted = draw.integers(0, classes, count)
-    labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
+    is_right = draw.random(count) < 0.8
+    other_labels = draw.integers(0, classes, count)
+    labels = np.where(is_right, predicted, other_labels)
     return Predictions(lengths, attention, predicted, labels, classes)
 
 
 def invented_tokens(draw, lengths, words):
-    tokens = [[words[word] for word in draw.integers(0, len(words), length)] for length in lengths]
-    for number, row in enumerate(tokens):  # a text that repeats another would not count
-        if row in tokens[:number]:
+    tokens = []
+    for number, length in enumerate(lengths):
+        drawn = draw.integers(0, len(words), length)
+        row = [words[word] for word in drawn]
+        if row in tokens:  # a text that repeats another would not count
             row[0] = f"{row[0]}{number}"
+        tokens.append(row)
     return tokens
 
 
@@ -187,7 +192,7 @@ def invented_bounds(draw, lengths, *, exact):
     search = optimum * draw.beta(8, 2, count)
     is_exact = np.ones(count) if exact else (draw.random(count) < 0.3).astype(float)
     loose = np.minimum(LN2, optimum + 0.05 * draw.random(count))
-    reached_share = np.where(optimum > 0, search / np.where(optimum > 0, optimum, 1), np.nan)
+    reached_share = search / np.where(optimum > 0, optimum, np.nan)
     return {
         "found_jsd": search,
         "optimum_jsd": optimum,
@@ -250,7 +255,9 @@ def adversarial_rows(draw, predictions, bounds):
         moved = np.zeros(steps.shape)
         moved[predictions.ids, draw.integers(0, lengths)] = 1.0
         if kind == "found":
-            moved = moved * 0.7 + 0.3 / lengths[:, None] * ~np.isnan(steps)
+            is_word = ~np.isnan(steps)
+            even = is_word / lengths[:, None]
+            moved = 0.7 * moved + 0.3 * even
         rows.add(f"{kind}_attention", predictions.ids, moved, steps)
     return rows
 
@@ -315,7 +322,8 @@ def correlation_rows(draw, lengths):
     ids = np.arange(len(lengths))
     for pair in ("attention_gradient", "attention_leave_one_out", "gradient_leave_one_out"):
         tau = draw.uniform(-0.3, 0.9, len(ids))
-        rows.add(f"tau_{pair}", ids, np.where(lengths > 1, tau, np.nan))
+        tau[lengths == 1] = np.nan
+        rows.add(f"tau_{pair}", ids, tau)
     return rows
 
 
@@ -330,6 +338,7 @@ def erasure_rows(draw, lengths):
         rows.add(f"removed_count_{order}", ids, count)
         rows.add(f"removed_fraction_{order}", ids, count / lengths)
     steps = steps_of(lengths)
-    members = np.where(never[:, None], np.nan, steps < optimal[:, None])
+    members = (steps < optimal[:, None]).astype(float)
+    members[never] = np.nan
     rows.add("smallest_set", ids, members, steps)
     return rows

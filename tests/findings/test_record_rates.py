@@ -123,7 +123,15 @@ def test_single_runs_and_audits_are_told_apart(answers):
     assert set(answers_to(CHIP, audits)["mode"]) == {"audit"}
 
 
-@pytest.mark.parametrize(("yes", "rules"), [(0, 12), (0, 72), (14, 14), (3, 20)])
+@pytest.mark.parametrize(
+    ("yes", "rules"),
+    [
+        (0, 12),
+        (0, 72),
+        (14, 14),
+        (3, 20),
+    ],
+)
 def test_where_models_of_a_rule_agree_the_interval_is_the_exact_one_of_rules(yes, rules):
     shares = [1.0] * yes + [0.0] * (rules - yes)
 
@@ -136,9 +144,11 @@ def test_where_models_of_a_rule_agree_the_interval_is_the_exact_one_of_rules(yes
 
 
 def test_a_rate_weighs_rules_alike_in_the_interval_and_models_in_the_share():
-    answers = pd.DataFrame({"rule": ["a"] * 9 + ["b"], "answer": [YES] * 9 + [NO]})
-    assert rate(answers).over_models.value == pytest.approx(0.9)
-    assert rate(answers).over_rules.value == pytest.approx(0.5)
+    rules = [*"aaaaaaaaab"]
+    answers = pd.DataFrame({"rule": rules, "answer": [YES] * 9 + [NO]})
+    share = rate(answers)
+    assert share.over_models.value == pytest.approx(0.9)
+    assert share.over_rules.value == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("calibrations", [250, pytest.param(2000, marks=pytest.mark.slow)])
@@ -155,14 +165,18 @@ def test_the_interval_over_rules_holds_the_truth_as_often_as_it_says(
     chances = draw.beta(mean * concentration, (1 - mean) * concentration, size)
     shares = draw.binomial(8, chances) / 8
     held = [interval.low <= mean <= interval.high for interval in map(mean_of_rules, shares)]
-    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / calibrations)
+    standard_error = np.sqrt(0.05 * 0.95 / calibrations)
+    assert np.mean(held) >= 0.95 - 3 * standard_error
 
 
 def test_student_over_the_rules_shares_would_hold_it_too_seldom():
     """Why it is not used: 2 % of the models get a yes, those of few rules."""
     draw = np.random.default_rng(0)
-    shares = draw.binomial(8, draw.beta(0.02 * 2, 0.98 * 2, (2000, 40))) / 8
-    margin = scipy.stats.t.ppf(0.975, 39) * shares.std(1, ddof=1) / np.sqrt(40)
+    chances = draw.beta(0.02 * 2, 0.98 * 2, (2000, 40))
+    shares = draw.binomial(8, chances) / 8
+    quantile = scipy.stats.t.ppf(0.975, 39)
+    standard_error = shares.std(1, ddof=1) / np.sqrt(40)
+    margin = quantile * standard_error
     held = np.abs(shares.mean(1) - 0.02) <= margin
     assert held.mean() < 0.9
 

@@ -1,5 +1,6 @@
 """Cases of the kinds of `index.py` that nobody has reported: what a model reads and predicts."""
 
+import itertools
 import json
 
 import pytest
@@ -39,7 +40,10 @@ def alone(rows):
 def test_a_text_that_ends_in_the_padding_token_is_pooled_as_by_the_library(tmp_path, kind):
     reader = tokenizer(tmp_path / "model", post="[CLS] $A", eos_token="[SEP]")
     plain = network(tmp_path / "model", kind, vocab_size=len(reader), **DECODER)
-    rows = [(text + " [PAD]" * (number % 3), label) for number, (text, label) in enumerate(FEW)]
+    rows = []
+    for number, (text, label) in enumerate(FEW):
+        padding = " [PAD]" * (number % 3)
+        rows.append((text + padding, label))
     result = opened(tmp_path / "model", rows, tmp_path)
     assert_agrees(result, plain, reader, alone(rows))
     batch = result.data.splits["test"][[0, 1, 2]]
@@ -59,7 +63,8 @@ def test_a_decoder_that_cuts_and_pads_on_the_left_pools_as_its_library(tmp_path)
     read = transformers.AutoModelForSequenceClassification.from_pretrained
     rows = [(f"{text} but it was {text}", label) for text, label in FEW]
     result = opened(tmp_path / "model", rows, tmp_path)
-    assert_agrees(result, read(tmp_path / "model", dtype=torch.float32).eval(), reader, alone(rows))
+    stored = read(tmp_path / "model", dtype=torch.float32).eval()
+    assert_agrees(result, stored, reader, alone(rows))
 
 
 # line breaks
@@ -79,7 +84,7 @@ def test_spaces_and_marks_reach_a_tokenizer_of_any_family(tmp_path, family):
     kind = "Bert" if family == "words" else "Llama"
     ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     plain = network(tmp_path / "model", kind, vocab_size=len(reader), **ends)
-    rows = [(text, ("no", "yes")[number % 2]) for number, text in enumerate(MARKS)]
+    rows = list(zip(MARKS, itertools.cycle(["no", "yes"]), strict=False))
     result = opened(tmp_path / "model", rows, tmp_path)
     assert_agrees(result, plain, reader, alone(rows))
     assert not result.check()[1]
@@ -96,8 +101,10 @@ def asked(string):
     reader = families.language_tokenizer("gpt2")
     plain, _ = families.library("CausalLM", families.language_model("gpt2"))
     labels = [reader(string + label).input_ids[-1] for label in (" bad", " good")]
+    encoding = reader(string, return_tensors="pt")
     with torch.no_grad():
-        return plain(**reader(string, return_tensors="pt")).logits[0, -1, labels].softmax(-1)
+        [logits] = plain(**encoding).logits
+    return logits[-1, labels].softmax(-1)
 
 
 def assert_agrees_where_asked(rows, output):
@@ -221,11 +228,13 @@ def labelled(folder, names):
 def test_numbers_for_names_in_another_order_are_names(tmp_path):
     """Output 0 is called 1: the data's 1 is that output."""
     reader, plain = labelled(tmp_path / "model", {"0": "1", "1": "0"})
-    rows = [(text, "01"[number % 2]) for number, (text, _) in enumerate(FEW)]
+    rows = [(text, str(number % 2)) for number, (text, _) in enumerate(FEW)]
     result = opened(tmp_path / "model", rows, tmp_path)
     assert result.model.order == [1, 0]
-    expected = library_says(plain, reader, FEW[0][0]).double()[[1, 0]]
-    assert_close(result.logits()[0], expected, atol=1e-5, rtol=0)
+    (first_text, _), *_ = FEW
+    outputs = library_says(plain, reader, first_text).double()
+    logits, *_ = result.logits()
+    assert_close(logits, outputs.flip(0), atol=1e-5, rtol=0)
 
 
 def test_two_names_for_one_class_of_the_data_are_refused(tmp_path):

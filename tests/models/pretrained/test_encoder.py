@@ -188,12 +188,15 @@ def test_neither_padding_nor_the_texts_beside_it_change_a_state():
     texts = drawn_texts(4, 40, 17)
     states, content = states_of(encoder, batch_of(encoder, texts))
     for row, text in enumerate(texts):
-        expected, is_word = states_of(encoder, batch_of(encoder, [text]))
-        assert_close(states[row, content[row]], expected[0, is_word[0]])
+        single = batch_of(encoder, [text])
+        [expected], [is_word] = states_of(encoder, single)
+        assert_close(states[row, content[row]], expected[is_word])
 
 
 def test_every_piece_of_a_word_is_read_once_but_a_word_longer_than_a_window_is_cut():
-    word_of_piece = torch.tensor([-1, *[1] * 3, *[2] * 20, *[3] * 2, -1])
+    words = torch.tensor([-1, 1, 2, 3, -1])
+    pieces = torch.tensor([1, 3, 20, 2, 1])
+    word_of_piece = words.repeat_interleave(pieces)
     places, words_read = windows_of_text(word_of_piece, 10, 0.25)
     # the second word has 20 pieces; beside the two special ones a window has room for 8
     pieces_read = words_read[words_read >= 0].bincount()
@@ -253,7 +256,8 @@ def test_a_word_goes_with_its_pieces(place):
     words = text.split()
     shorter = " ".join(words[:place] + words[place + 1 :])
     batch = batch_of(classifier, [text], ["film"])
-    without = classifier.without(batch, torch.tensor([0]), torch.tensor([1 + place]))
+    position = torch.tensor([1 + place])
+    without = classifier.without(batch, torch.tensor([0]), position)
     expected = classifier(batch_of(classifier, [shorter], ["film"]))
     assert_close(classifier(without).logits, expected.logits)
 
@@ -416,12 +420,14 @@ def test_a_run_that_is_loaded_says_what_it_said(examined):
     codes = [f"code{row % 3}" for row in range(4)]
     texts = [" ".join(tokens) for tokens in rows["tokens"]]
     explanation = loaded.explain(texts, codes, importance=["leave_one_out"])
-    assert [*map(list, explanation["tokens"])] == [*map(list, rows["tokens"])]
+    for tokens, expected_tokens in zip(explanation["tokens"], rows["tokens"], strict=True):
+        assert list(tokens) == list(expected_tokens)
     attention = np.array(explanation["attention"][1])
     assert math.isclose(attention.sum(), 1, rel_tol=1e-6)
-    with_same_code = [row for row in range(4) if rows["example_id"].iloc[row] % 3 == row % 3]
-    assert with_same_code
-    for row in with_same_code:
+    code = rows["example_id"].to_numpy() % 3
+    has_same_code = code == np.arange(4) % 3
+    assert has_same_code.any()
+    for row in np.flatnonzero(has_same_code):
         expected = rows["attention"].iloc[row]
         assert np.allclose(explanation["attention"][row], expected, atol=1e-5)
 

@@ -229,6 +229,18 @@ def rows_of(case):
     return rows
 
 
+def first_pieces_of_labels(tokenizer, prompt, length):
+    """The piece with which each label goes on after so many of the prompt; the vocabulary's first
+    two where one has none."""
+    first_pieces = []
+    for label in (" bad", " good"):
+        pieces = tokenizer(prompt + label).input_ids[length:]
+        if not pieces:
+            return [0, 1]
+        first_pieces.append(pieces[0])
+    return first_pieces
+
+
 @torch.no_grad()
 def library(folder, case):
     """Pieces and numbers of every cell, one at a time, as a user of the library gets them."""
@@ -253,10 +265,8 @@ def library(folder, case):
         logits = network(**encoding).logits[0]
         if case.overrides == ASKED:
             length = encoding.input_ids.shape[1]
-            ids = [
-                tokenizer(strings[0] + label).input_ids[length:][:1] for label in (" bad", " good")
-            ]
-            logits = logits[-1, [piece[0] for piece in ids]] if all(ids) else logits[-1, :2]
+            first_pieces = first_pieces_of_labels(tokenizer, strings[0], length)
+            logits = logits[-1, first_pieces]
         elif case.column == "word":
             first_character = len(row[0]) - len(row[0].lstrip())
             logits = logits[encoding.char_to_token(0, first_character)]
@@ -269,8 +279,10 @@ def test_pieces_and_predictions_of_every_cell_are_the_librarys(tmp_path, name):
     folder = stored(tmp_path / "model", case)
     path = tmp_path / "cells.jsonl"
     header = ["text", "label"] if case.column == "" else ["text", "other", "label"]
-    lines = [json.dumps(dict(zip(header, row, strict=True))) + "\n" for row in rows_of(case)]
-    path.write_text("".join(lines), encoding="utf-8")
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows_of(case):
+            cells = dict(zip(header, row, strict=True))
+            print(json.dumps(cells), file=file)
     overrides = (f"data.path={path}", *case.overrides)
     if case.refused:
         with pytest.raises(UserError, match=case.refused):
@@ -289,15 +301,20 @@ def test_pieces_and_predictions_of_every_cell_are_the_librarys(tmp_path, name):
             assert len(CELLS[row]) >= 300  # what is too long is cut, and its prompt is not
             continue
         equal += 1
-        if len(expected) == 1:
-            z = logits[row, 1] - logits[row, 0]
-            difference = float((z * unit_of(result.model.network) - expected[0]).abs())
-        else:
-            difference = float((logits[row].softmax(-1) - expected.softmax(-1)).abs().max())
-        largest = max(largest, difference)
+        difference = difference_of(result.model, logits[row], expected)
+        largest = max(largest, difference.abs().max().item())
     cost = f"{result.model.comparison.seconds:.2f}"
     print(f"\n| {name} | {equal} of {len(CELLS)} | {largest:.0e} | {cost} |")
     assert largest < CLOSE
+
+
+def difference_of(model, logits, expected):
+    """By how much a prediction differs from the library's: in probability, or in a score."""
+    if len(expected) > 1:
+        return logits.softmax(-1) - expected.softmax(-1)
+    no, yes = logits
+    score = (yes - no) * unit_of(model.network)
+    return score - expected
 
 
 def unit_of(network):

@@ -57,7 +57,11 @@ def evenly(batch):
 
 def without_each(words, places):
     """The text of these words without each of these, in turn."""
-    return [" ".join(words[:place] + words[place + 1 :]) for place in places]
+    texts = []
+    for place in places:
+        rest = words[:place] + words[place + 1 :]
+        texts.append(" ".join(rest))
+    return texts
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -569,7 +573,8 @@ def test_removals_under_other_attentions_are_those_of_words(removal):
         weights[0, 2] = 0
     attention = weights / weights.sum()
     with torch.no_grad():
-        prediction = model.readout(text, model(text)).predict(attention[None])[0, 0]
+        text_readout = model.readout(text, model(text))
+        [[prediction]] = text_readout.predict(attention[None])
     expected = readout.distance(prediction, readout.predict(even)[0])
     assert_close(distances[1, 0, 2], expected)
     assert expected > 1e-4
@@ -658,12 +663,16 @@ class Imposed:
     def shares(self, text):
         """The weight that every piece of a text should have, without padding."""
         words = [word for word in self.batch.piece_word[text].tolist() if word != -2]
+        pieces = len(words)
         if self.model.given == "uniform":
-            return torch.full((len(words),), 1 / len(words))
+            return torch.full((pieces,), 1 / pieces)
         # an equal share of its word's weight for every piece
-        weights = self.model.control.given(self.batch)[text].tolist()
-        shares = [weights[word] / words.count(word) if word >= 0 else 0.0 for word in words]
-        return torch.tensor(shares)
+        weights = self.model.control.given(self.batch)[text]
+        shares = torch.zeros(pieces)
+        for piece, word in enumerate(words):
+            if word >= 0:
+                shares[piece] = weights[word] / words.count(word)
+        return shares
 
 
 every_family = pytest.mark.parametrize("family", ["bert", "gpt2", "deberta"])
@@ -694,7 +703,9 @@ def test_a_given_attention_is_what_the_pooled_row_has(family, given, given_at):
 def test_a_given_attention_changes_the_prediction_and_is_in_its_readout(family, given, given_at):
     imposed = Imposed(family, given, given_at)
     outputs = imposed.model(imposed.batch)
-    assert (outputs.logits - imposed.learned.run(imposed.batch, Pass())).abs().max() > 1e-4
+    learned_logits = imposed.learned.run(imposed.batch, Pass())
+    difference = outputs.logits - learned_logits
+    assert difference.abs().max() > 1e-4
     readout = imposed.model.readout(imposed.batch, outputs)
     logits = readout.logits(readout.attention)
     assert_close(logits, outputs.logits.double(), atol=1e-5, rtol=0)

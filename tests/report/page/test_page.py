@@ -46,12 +46,16 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def examples(runs):
     table = read_results(runs[0])
-    jsd, never = (
-        table[table["metric"] == m].set_index("example_id")["value"]
-        for m in ("optimum_jsd", "never_flips")
-    )
     frame = read_examples(runs[0])
-    return frame.assign(jsd=frame["example_id"].map(jsd), flips=frame["example_id"].map(never) == 0)
+
+    def values_of(metric):
+        rows = table[table["metric"] == metric]
+        values = rows.set_index("example_id")["value"]
+        return frame["example_id"].map(values)
+
+    frame["jsd"] = values_of("optimum_jsd")
+    frame["flips"] = values_of("never_flips") == 0
+    return frame
 
 
 TOKENS = "[...document.querySelector('#browser-maps .words').children]"
@@ -140,12 +144,16 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
     assert listed(driver) == list(range(10))
 
 
+def contains(words, part):
+    return any(part in word for word in words)
+
+
 @pytest.mark.parametrize(
     ("query", "matches"),
     [
         (
             "Film mov",
-            lambda words: any("film" in w for w in words) and any("mov" in w for w in words),
+            lambda words: contains(words, "film") and contains(words, "mov"),
         ),
         (
             '"not very"',
@@ -162,7 +170,8 @@ def test_search_finds_what_a_plain_loop_finds(visit, runs, examples, query, matc
     choose_run(driver, "sst")
     put(driver, "query", query)
     # a question is two words of its text, in their order, and is searched as well
-    assert count(driver) == sum(matches([*row.tokens]) for row in examples.itertuples())
+    matching = [words for words in examples["tokens"].map(list) if matches(words)]
+    assert count(driver) == len(matching)
     put(driver, "query", "#7")
     assert listed(driver) == [7]
 
@@ -171,9 +180,11 @@ def test_filters_by_class_and_by_being_right(visit, runs, examples):
     driver = visit(runs[1])
     choose_run(driver, "sst")
     put(driver, "label", "1")
-    assert count(driver) == (examples["label"] == 1).sum()
+    is_good = examples["label"] == 1
+    assert count(driver) == is_good.sum()
     put(driver, "right", "wrong")
-    assert count(driver) == ((examples["label"] == 1) & (examples["prediction"] == 0)).sum()
+    is_called_bad = examples["prediction"] == 0
+    assert count(driver) == (is_good & is_called_bad).sum()
     prediction = "document.querySelector('#browser-list tbody .predicted').textContent"
     assert driver.execute_script(f"return {prediction}") == "✗ bad"
 
@@ -183,7 +194,8 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
 
     driver = visit(runs[1])
     choose_run(driver, "sst")
-    example = examples[(examples["tokens"].map(len) > 5) & examples["flips"]].iloc[0]
+    is_long = examples["tokens"].map(len) > 5
+    example = examples[is_long & examples["flips"]].iloc[0]
     put(driver, "query", f"#{example['example_id']}")
     until(driver, f"return {TITLE} === 'Example {example['example_id']}'")
     until(driver, "return document.querySelector('#browser-maps .token')")
