@@ -44,18 +44,22 @@ def toy_batch(
     """Texts of these numbers of words between a start (2) and an end marker (3), with extra padding
     columns on request."""
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.zeros(len(lengths), max(lengths) + 2 + padding, dtype=torch.long)
+    texts = len(lengths)
+    ids = torch.zeros(texts, max(lengths) + 2 + padding, dtype=torch.long)
     for row, length in enumerate(lengths):
         words = torch.randint(4, VOCABULARY, (length,), generator=generator)
-        ids[row, : length + 2] = torch.cat([torch.tensor([2]), words, torch.tensor([3])])
-    labels = torch.randint(0, classes, (len(lengths),), generator=generator)
-    questions = torch.randint(4, VOCABULARY, (len(lengths), 3), generator=generator)
+        end = length + 1
+        ids[row, 0] = 2
+        ids[row, 1:end] = words
+        ids[row, end] = 3
+    labels = torch.randint(0, classes, (texts,), generator=generator)
+    questions = torch.randint(4, VOCABULARY, (texts, 3), generator=generator)
     return Batch(
         ids,
         ids != 0,
         ids > 3,
         labels,
-        torch.arange(len(lengths)) + 100,
+        torch.arange(texts) + 100,
         question=questions if question else None,
         question_mask=questions > 0 if question else None,
     )
@@ -63,7 +67,9 @@ def toy_batch(
 
 def rows_of(batch: Batch, rows: list[int]) -> Batch:
     """Some examples of a batch, cut to their longest."""
-    return batch.rows(torch.tensor(rows)).cut(int(batch.mask[rows].sum(1).max()))
+    lengths = batch.mask[rows].sum(1)
+    longest = int(lengths.max())
+    return batch.rows(torch.tensor(rows)).cut(longest)
 
 
 def toy_classifier(

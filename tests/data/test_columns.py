@@ -13,18 +13,24 @@ TEXT = "The  DAMNED thing, don't\tbuy 100 İt!"
 @pytest.mark.parametrize("tokenizer", ["spacy", "whitespace"])
 def test_places_are_where_the_tokens_stand(tokenizer):
     tokens = TextRules(tokenizer=tokenizer, token_rules=()).tokens(TEXT)
-    assert [TEXT[start:end] for start, end in places_of(TEXT, tokens)] == tokens
+    texts = [TEXT[start:end] for start, end in places_of(TEXT, tokens)]
+    assert texts == tokens
 
 
 @pytest.fixture(scope="module")
 def marked():
     """A split whose texts are marked by characters, by one person and by several."""
     start = TEXT.index("NED")
+    first_letter = [start, start + 1]
+    later_letters = [start + 7, start + 9]
+    whole_word = [start, start + 3]
+    first_person = [[0, 3]]
+    third_person = [whole_word]
     rows = {
         "text": [TEXT, "good", "a b"],
         "label": [0, 1, 1],
-        "why": [[[start, start + 1], [start + 7, start + 9]], [], [[7, 9]]],
-        "people": [[[[0, 3]], [], [[start, start + 3]]], [], [[[0, 1]]]],
+        "why": [[first_letter, later_letters], [], [[7, 9]]],
+        "people": [[first_person, [], third_person], [], [[[0, 1]]]],
     }
     data = ready(
         rows,
@@ -51,7 +57,9 @@ def test_characters_that_the_text_does_not_have_are_no_rationale(marked):
 def test_each_annotator_has_two_bits_of_a_number(marked):
     annotators = marked[[0, 1, 2]].annotators
     present = 0b010101
-    assert annotators[0, 1:4].tolist() == [present | 0b10, present | 0b100000, present]
+    by_first = present | 0b10
+    by_third = present | 0b100000
+    assert annotators[0, 1:4].tolist() == [by_first, by_third, present]
     assert not annotators[1:].any()  # nobody marked the second text, and a single person the third
 
 

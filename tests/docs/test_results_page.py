@@ -1,3 +1,4 @@
+import itertools
 import json
 import re
 from pathlib import Path
@@ -39,11 +40,16 @@ def names_in(heading):
     """What is named first in the lines of the table below a heading (None: of the first one), up to
     the next heading."""
     if heading is None:
-        text = PAGE.split("## The long table")[0]
+        text, *_ = PAGE.split("## The long table")
     else:
-        text = re.split(r"^##+ ", PAGE.split(f"\n{heading}\n", 1)[1], maxsplit=1, flags=re.M)[0]
-    cells = [line[1:-1].split("|")[0] for line in text.splitlines() if line.startswith("| `")]
-    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+        _, from_heading = PAGE.split(f"\n{heading}\n", 1)
+        text, *_ = re.split(r"^##+ ", from_heading, maxsplit=1, flags=re.M)
+    names = []
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            _, first_cell, *_ = line.split("|")
+            names += re.findall(r"`([^`]+)`", first_cell)
+    return names
 
 
 def metrics_of(probe):
@@ -51,7 +57,8 @@ def metrics_of(probe):
 
 
 def written_in(results, probe):
-    names = map(str, results.loc[results["probe"] == probe, "metric"].unique())
+    rows = results[results["probe"] == probe]
+    names = map(str, rows["metric"].unique())
     return {name: declared(name, metrics_of(probe)) for name in names}
 
 
@@ -123,7 +130,8 @@ def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results,
     for metric, rows in results[results["probe"] == probe].groupby("metric", observed=True):
         fact = written[str(metric)]
         values = rows["value"].dropna()
-        assert rows["step"].notna().all() == rows["step"].notna().any() == bool(fact.step), metric
+        has_step = rows["step"].notna()
+        assert has_step.all() == has_step.any() == bool(fact.step), metric
         # the bounds as the manifest has them, not by the code that checks them while writing
         low, high = (manifest[metric][end] for end in ("low", "high"))
         assert low is None or values.min() >= low - 1e-9 or values.empty, metric
@@ -132,10 +140,8 @@ def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results,
 
 def test_of_several_labels_other_shares_are_written(tmp_path):
     path = tmp_path / "labels.jsonl"
-    rows = [
-        {"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]}
-        for n in range(60)
-    ]
+    labels = itertools.cycle([["a"], ["b"], ["a", "b"]])
+    rows = [{"text": f"word{n % 7} and more", "label": next(labels)} for n in range(60)]
     path.write_text("\n".join(map(json.dumps, rows)))
     data = [
         "data=files",
@@ -144,9 +150,9 @@ def test_of_several_labels_other_shares_are_written(tmp_path):
         "data.embedding_size=8",
         "training.epochs=1",
     ]
-    results = read_results(
-        run(composed(*data, "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu"))
-    )
+    output = f"output={tmp_path / 'runs'}"
+    settings = composed(*data, "probe=[]", output, "trainer.accelerator=cpu")
+    results = read_results(run(settings))
     for probe in ("performance", "training"):
         written = {metric.name for metric in written_in(results, probe).values()}
         assert written == always(probe, SEVERAL_LABELS)

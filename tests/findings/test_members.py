@@ -36,7 +36,11 @@ def test_the_difference_of_f1_is_paired_by_seed_and_text(tmp_path):
     base = parts_by_seed(tmp_path, "base", 0.85)
     uniform = parts_by_seed(tmp_path, "uniform", 0.8)
     gain = difference(base, uniform)
-    gains = [f1_of(base[seed].sum(0)) - f1_of(uniform[seed].sum(0)) for seed in range(3)]
+    gains = []
+    for seed in range(3):
+        base_f1 = f1_of(base[seed].sum(0))
+        uniform_f1 = f1_of(uniform[seed].sum(0))
+        gains.append(base_f1 - uniform_f1)
     assert gain.value == pytest.approx(np.mean(gains))
     assert gain.low < gain.value < gain.high
     loss = difference(uniform, base)
@@ -58,7 +62,9 @@ def balanced_accuracy_of(folder, label, prediction, classes):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_balanced_accuracy_is_scikit_learns_and_a_constant_guess_gains_nothing(tmp_path, classes):
     draw = np.random.default_rng(classes)
-    label = draw.choice(classes, 300, p=[0.8, *[0.2 / (classes - 1)] * (classes - 1)])
+    share = np.full(classes, 0.2 / (classes - 1))
+    share[0] = 0.8
+    label = draw.choice(classes, 300, p=share)
     prediction = draw.integers(classes, size=300)
     accuracy = balanced_accuracy_of(tmp_path / "random", label, prediction, classes)
     assert accuracy == pytest.approx(balanced_accuracy_score(label, prediction))
@@ -86,9 +92,11 @@ def test_seeds_are_compared_with_every_order_of_the_others_weights():
     q = generator.dirichlet(np.ones(4))
     likeness = compare_attentions(p, q)
     assert likeness.jsd == pytest.approx(jensenshannon(p, q) ** 2)
-    orders = [jensenshannon(p, q[list(order)]) ** 2 for order in permutations(range(4))]
-    assert likeness.jsd_of_shuffle == pytest.approx(np.mean(orders))
-    assert likeness.same_top == float(p.argmax() == q.argmax())
+    distances = np.array([jensenshannon(p, shuffled) for shuffled in permutations(q)])
+    mean_divergence = np.mean(distances**2)
+    is_same_top = p.argmax() == q.argmax()
+    assert likeness.jsd_of_shuffle == pytest.approx(mean_divergence)
+    assert likeness.same_top == is_same_top
     assert likeness.same_top_by_chance == 0.25
 
 
@@ -102,6 +110,8 @@ def test_an_even_attention_has_nothing_to_shuffle(tmp_path):
     for seed, run in enumerate(runs):
         invented_run(run, "base", seed, f1=0.8)
         path = run / "examples/test.parquet"
-        pd.read_parquet(path).assign(attention=[[0.125] * 8] * EXAMPLES).to_parquet(path)
+        examples = pd.read_parquet(path)
+        even = [0.125] * 8
+        examples.assign(attention=[even] * EXAMPLES).to_parquet(path)
         seal_again(run)
     assert stability(compare_pairs_of_runs(runs)).exceeds(0, 0.1) == "not informative"

@@ -90,7 +90,8 @@ def test_where_only_other_trainings_are_missing_it_is_trained_again(group, monke
 
 
 def test_where_equal_weights_do_as_well_this_is_what_the_answer_means(group):
-    decided = card([finding(ABOVE), finding(BELOW, *NECESSITY.place, name="needed"), *guards()])
+    needless = finding(BELOW, *NECESSITY.place, name="needed")
+    decided = card([finding(ABOVE), needless, *guards()])
     assert decided.chip is Chip.UNSHOWN
     sheet = sheet_of(group, decided)
     assert sheet.text("means") == NEEDLESS
@@ -98,9 +99,11 @@ def test_where_equal_weights_do_as_well_this_is_what_the_answer_means(group):
 
 
 def test_an_audit_is_compared_with_audits(group):
-    decided = card([finding(ABOVE), finding(ABOVE, *STABILITY.place, name="alike"), *guards()])
-    assert "in an audit" in sheet_of(group, decided).text("errors")
-    assert "in a single run" in sheet_of(group, card([finding(ABOVE), *guards()])).text("errors")
+    stable = finding(ABOVE, *STABILITY.place, name="alike")
+    audit = sheet_of(group, card([finding(ABOVE), stable, *guards()]))
+    single_run = sheet_of(group, card([finding(ABOVE), *guards()]))
+    assert "in an audit" in audit.text("errors")
+    assert "in a single run" in single_run.text("errors")
 
 
 def test_what_was_not_tested_has_no_rate_of_errors(group):
@@ -154,13 +157,14 @@ def test_several_models_have_one_title(make_run):
 def command(tmp_path_factory):
     """What a small run from a file printed; and its page, as its words."""
     folder = tmp_path_factory.mktemp("sheet")
-    rows = [
-        f"the film was {word} number {number % 9},{word},{('north', 'south')[number % 2]}"
-        for number in range(240)
-        for word in ("good", "dull")
-    ]
+    rows = ["review,stars,region"]
+    for number in range(240):
+        region = ("north", "south")[number % 2]
+        for word in ("good", "dull"):
+            rows.append(f"the film was {word} number {number % 9},{word},{region}")
     rows += ["the film was good,good,islands", "the film was dull,dull,"] * 12
-    (folder / "reviews.csv").write_text("\n".join(["review,stars,region", *rows, "lost,,north"]))
+    rows.append("lost,,north")
+    (folder / "reviews.csv").write_text("\n".join(rows))
     settings = (
         "data=files",
         "data.path=reviews.csv",
@@ -184,8 +188,10 @@ def command(tmp_path_factory):
         path = write_report(folder / "run", folder / "report.html")
     page = path.read_text(encoding="utf-8")
     (section,) = re.findall(r'(?s)<section id="sheet".*?</section>', page)
-    words = unescape(re.sub(r"<[^>]+>", " ", section)).replace("\N{NO-BREAK SPACE}", " ")
-    return folder / "run", " ".join(printed.stdout.split()), " ".join(words.split()), page
+    text = unescape(re.sub(r"<[^>]+>", " ", section))
+    words = " ".join(text.split())
+    words_printed = " ".join(printed.stdout.split())
+    return folder / "run", words_printed, words, page
 
 
 def test_terminal_and_page_say_every_sentence_of_the_sheet(command):

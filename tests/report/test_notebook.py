@@ -39,7 +39,8 @@ class Reader(HTMLParser):
 
 
 def tokens_of(strip):
-    return [(attributes, text.strip()) for attributes, text in Reader(strips_html([strip])).of("i")]
+    reader = Reader(strips_html([strip]))
+    return [(attributes, text.strip()) for attributes, text in reader.of("i")]
 
 
 def explained(count=3, **columns):
@@ -49,10 +50,10 @@ def explained(count=3, **columns):
         "tokens": ["a", "film"],
         "attention": [0.25, 0.75],
     }
-    rows = [
-        row | {"text": f"text {n}"} | {name: values[n] for name, values in columns.items()}
-        for n in range(count)
-    ]
+    rows = []
+    for n in range(count):
+        extra = {name: values[n] for name, values in columns.items()}
+        rows.append({**row, "text": f"text {n}", **extra})
     explanation = Explanation(rows)
     titles = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
     importances = {name: {"title": titles[name]} for name in titles if name in columns}
@@ -90,13 +91,12 @@ def test_a_set_and_the_largest_are_told_by_more_than_colour():
     ]
     assert 'aria-label="erased: bad: good"' in strips_html([strip])
     strip = Strip("attention", [0.1, 0.5, np.nan, 0.2, 0.2], list("abcde"))
-    assert 'aria-label="attention: largest b 0.500, d 0.200, e 0.200; 5 in all"' in strips_html(
-        [strip]
-    )
-    assert 'aria-label="gradient: undefined; 1 in all"' in strips_html(
-        [Strip("gradient", [np.nan], ["a"])]
-    )
-    assert [text for _, text in tokens_of(Strip("attention", [0.5, 0.2, 0.3]))] == ["0", "1", "2"]
+    label = "attention: largest b 0.500, d 0.200, e 0.200; 5 in all"
+    assert f'aria-label="{label}"' in strips_html([strip])
+    undefined = Strip("gradient", [np.nan], ["a"])
+    assert 'aria-label="gradient: undefined; 1 in all"' in strips_html([undefined])
+    without_words = tokens_of(Strip("attention", [0.5, 0.2, 0.3]))
+    assert [text for _, text in without_words] == ["0", "1", "2"]
 
 
 def test_hostile_words_are_text():
@@ -122,24 +122,26 @@ def test_hostile_words_are_text():
 @pytest.mark.parametrize("theme", [notebook._LIGHT, notebook._DARK], ids=["light", "dark"])
 def test_words_are_legible_at_every_depth(theme):
     """WCAG's contrast of 4.5, by its own formula."""
-    colours = {
-        name: [int(channel, 16) for channel in parts]
-        for name, *parts in re.findall(r"--(\w+): #(..)(..)(..)", theme)
-    }
-    heat = np.array([int(part) for part in re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()])
+    colours = {}
+    for name, *channels in re.findall(r"--(\w+): #(..)(..)(..)", theme):
+        colours[name] = np.array([int(channel, 16) for channel in channels])
+    channels = re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()
+    heat = np.array([int(channel) for channel in channels])
+
+    def luminance(colour):
+        share = colour / 255
+        gamma_expanded = ((share + 0.055) / 1.055) ** 2.4
+        linear = np.where(share <= 0.03928, share / 12.92, gamma_expanded)
+        return linear @ [0.2126, 0.7152, 0.0722]
 
     def contrast(first, second):
-        parts = np.array([first, second]) / 255
-        light = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [
-            0.2126,
-            0.7152,
-            0.0722,
-        ]
-        return (light.max() + 0.05) / (light.min() + 0.05)
+        darker, lighter = sorted([luminance(first), luminance(second)])
+        return (lighter + 0.05) / (darker + 0.05)
 
     for depth in np.linspace(0, 1, 101):
-        ground = depth * heat + (1 - depth) * np.array(colours["paper"])
-        assert contrast(ground, colours["over" if depth > notebook.MUCH else "ink"]) >= 4.5
+        ground = depth * heat + (1 - depth) * colours["paper"]
+        ink = colours["over" if depth > notebook.MUCH else "ink"]
+        assert contrast(ground, ink) >= 4.5
     assert contrast(colours["faint"], colours["paper"]) >= 4.5
 
 

@@ -74,12 +74,13 @@ def parts(runs):
 
 
 def cell(cells, metric, group="overall", model="lstm_additive"):
-    (published,) = [
-        each
-        for each in cells
-        if (each.data, each.model, each.metric, each.group) == ("sst", model, metric, group)
-    ]
+    place = ("sst", model, metric, group)
+    (published,) = [published for published in cells if place_of(published) == place]
     return published
+
+
+def place_of(published):
+    return (published.data, published.model, published.metric, published.group)
 
 
 def invented_cell(published, *measured, model="lstm_dot", metric="accuracy"):
@@ -186,7 +187,8 @@ def test_a_cause_explains_where_changing_it_alone_moves_the_number_to_the_publis
     assert (test.cause, test.answer()) == ("vectors", answer)
     assert test.way().value == pytest.approx((value - 0.70) / 0.10)
     mirrored = invented_cell(-0.80, measured(PLAIN, -0.70, 0.02), measured(STARTED, -value, half))
-    assert causes.cause_tests(mirrored, PLAIN)[0].way() == pytest.approx(test.way())
+    (mirrored_test,) = causes.cause_tests(mirrored, PLAIN)
+    assert mirrored_test.way() == pytest.approx(test.way())
 
 
 def test_setups_that_differ_in_two_things_test_neither():
@@ -288,11 +290,14 @@ def seen_in(seeds, distance, samples=400):
         samples: cells.
     """
     draw = np.random.default_rng(seeds)
+    published = 0.8 + distance
     pairs = []
     for _ in range(samples):
         interval = student(draw.normal(0.8, 0.01, seeds))
-        pairs.append(page.Beside(invented_cell(0.8 + distance), Measured(PLAIN, seeds, interval)))
-    return page.Kind.of(pairs), np.mean([pair.measured.holds(0.8 + distance) for pair in pairs])
+        measurement = Measured(PLAIN, seeds, interval)
+        pairs.append(page.Beside(invented_cell(published), measurement))
+    holds = [pair.measured.holds(published) for pair in pairs]
+    return page.Kind.of(pairs), np.mean(holds)
 
 
 def test_that_a_published_value_lies_in_an_interval_of_two_seeds_is_not_counted():

@@ -41,8 +41,10 @@ def invented_run(
     label = ids % 2
     prediction = invented_predictions(label, f1, seed_draw)
     f1 = f1_score(label, prediction)
-    shared = np.random.default_rng(5).dirichlet(np.full(8, 0.3), texts)
-    attention = alike * shared + (1 - alike) * seed_draw.dirichlet(np.full(8, 0.3), texts)
+    concentration = np.full(8, 0.3)
+    shared = np.random.default_rng(5).dirichlet(concentration, texts)
+    attention_of_seed = seed_draw.dirichlet(concentration, texts)
+    attention = alike * shared + (1 - alike) * attention_of_seed
     examples = {
         "example_id": ids,
         "label": label,
@@ -68,9 +70,11 @@ def invented_run(
 
 def invented_predictions(label, f1, generator):
     """So many texts of class 1 are missed, others for each seed, that F1 is near the wished one."""
-    missed = round(len(label) // 2 * 2 * (1 - f1) / (2 - f1))
+    pairs = len(label) // 2
+    missed = round(2 * pairs * (1 - f1) / (2 - f1))
+    positive = generator.permutation(np.flatnonzero(label))
     prediction = label.copy()
-    prediction[generator.permutation(np.flatnonzero(label))[:missed]] = 0
+    prediction[positive[:missed]] = 0
     return prediction
 
 

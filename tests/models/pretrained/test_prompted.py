@@ -84,15 +84,18 @@ def test_pieces_and_prediction_are_the_librarys_own(prompted_texts, row):
     reader = families.language_tokenizer(family)
     string = PROMPT.format(text=text)
     labels = [reader(string + label).input_ids[-1] for label in LABELS.values()]
-    assert batch.pieces[row, : len(ids)].tolist() == ids
-    assert_close(outputs.logits[row], expected.logits[0, -1, labels], atol=1e-5, rtol=0)
+    length = len(ids)
+    label_logits = expected.logits[0, -1, labels]
+    assert batch.pieces[row, :length].tolist() == ids
+    assert_close(outputs.logits[row], label_logits, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("row", range(len(TEXTS)))
 def test_attention_is_the_librarys_own(prompted_texts, row):
     family, batch, outputs = prompted_texts
     _, expected = library_says_of(family, TEXTS[row])
-    weights = expected.attentions[-1][0, :, -1].mean(0)
+    [heads] = expected.attentions[-1]
+    weights = heads[:, -1].mean(0)
     mass = []
     words = pieces_of_words(families.language_tokenizer(family), TEXTS[row])
     for number, places in enumerate(words, 1):
@@ -102,7 +105,8 @@ def test_attention_is_the_librarys_own(prompted_texts, row):
     total = mass.sum()
     attention = outputs.attention[row, batch.content[row]]
     assert_close(attention, mass / total, atol=1e-5, rtol=0)
-    assert outputs.off_text[row].item() == pytest.approx(1 - total.item(), abs=1e-5)
+    off_text = 1 - total.item()
+    assert outputs.off_text[row].item() == pytest.approx(off_text, abs=1e-5)
 
 
 def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
@@ -228,7 +232,10 @@ def test_the_sites_run_and_each_has_a_map_in_the_page(audited):
     command = ["+experiment=sites", f"run={directory}"]
     run(resumed(composed(*command, "figures=false"), command))
     results = read_results(directory)
-    assert results.loc[results["probe"] == "sites", "site"].nunique() == 3 * (1 + 4)
+    rows = results[results["probe"] == "sites"]
+    layers = 3
+    heads = 4
+    assert rows["site"].nunique() == layers * (1 + heads)
     (entry, *_) = browse(grouped(read_runs(directory))).index["runs"]
     sites = {heatmap["site"] for heatmap in entry["maps"]}
     assert sites >= {"", "layer 0", "layer 2, head 3"}

@@ -46,7 +46,8 @@ def tagging_loss(network, reader, texts, places, names):
     piece, after [CLS]."""
     encoding = reader([" ".join(words) for words in texts], return_tensors="pt", padding=True)
     labels = torch.where(encoding.attention_mask.bool(), 0, -100)
-    labels[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
+    for row, (place, name) in enumerate(zip(places, names, strict=True)):
+        labels[row, place + 1] = name
     return network(**encoding, labels=labels).loss
 
 
@@ -77,9 +78,13 @@ def tagger(kind):
 
 
 def settings(kind, tmp_path, *overrides):
-    rows = [(" ".join(words), LABELS[name], place) for words, place, name in planted()]
+    rows = []
+    for words, place, name in planted():
+        text = " ".join(words)
+        rows.append((text, LABELS[name], place))
     # another word of the first text, which is none either: two questions about one text
-    rows.append((rows[0][0], "O", 0))
+    first_text, *_ = rows[0]
+    rows.append((first_text, "O", 0))
     return run_settings(
         tagger(kind),
         rows,
@@ -141,7 +146,8 @@ def test_prediction_and_attention_of_a_tagger_are_the_librarys_at_the_queried_wo
         _, output = library_says("TokenClassification", tagger(kind), " ".join(row.tokens))
         expected = output.logits[0, number].softmax(-1).double().flip(0)
         assert_close(torch.tensor(row.probability), expected, atol=1e-5, rtol=0)
-        weights = output.attentions[-1][0].mean(0)[number, 1:-1]
+        [heads] = output.attentions[-1]
+        weights = heads.mean(0)[number, 1:-1]
         attention = weights / weights.sum()
         assert_close(torch.tensor(row.attention), attention, atol=1e-5, rtol=0)
 
@@ -168,7 +174,8 @@ def test_a_tagger_that_is_opened_again_explains_the_queried_word(tagged):
     row = read_examples(directory).iloc[0]
     number = number_of_word(row["question"])
     text = " ".join(row["tokens"])
-    (explained,) = load_run(directory).explain([text], [str(number - 1)]).to_dict("records")
+    explanation = load_run(directory).explain([text], [str(number - 1)])
+    (explained,) = explanation.to_dict("records")
     assert explained["question"] == f"{row['question'][0]} (word {number})"
     assert explained["attention"] == pytest.approx(list(row["attention"]), abs=1e-5)
     probability = list(explained["probability"].values())
