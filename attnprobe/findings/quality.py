@@ -33,7 +33,8 @@ class Quality:
         balanced_low: lower end of its interval, out of Wilson's for each class (MOVER, Zou & Donner
             2008).
         balanced_high: upper end of that interval.
-        chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
+        chance: balanced accuracy of a guess that does not look at the text: 1 / the classes that
+            the texts have; of one class always naming it is right.
         asked: what the balanced accuracy has to be above, its whole interval: chance, and
             `SMALLEST` of what could be reached beyond it.
         better_than_guessing: whether it is.
@@ -130,7 +131,7 @@ def quality(
     below = _margin(np.array([recall.value - recall.low for recall in recalls]))
     above = _margin(np.array([recall.value - recall.high for recall in recalls]))
 
-    chance = 1 / max(2, len(recalls))
+    chance = 1 / len(recalls)
     asked = chance + SMALLEST * (1 - chance)
     return Quality(
         accuracy=accuracy.value,

@@ -55,6 +55,14 @@ def test_the_interval_is_wilsons_and_decides(right, warns):
     assert bool(measured.warning) == warns
 
 
+@pytest.mark.parametrize("right", [180, 200])
+def test_no_classifier_is_better_than_guessing_on_texts_of_one_class(right):
+    """Whoever names that class in nine of ten texts, without reading any, is right in as many."""
+    measured = right_on(np.zeros(200, int), right)
+    assert measured.majority == measured.chance == 1
+    assert not measured.better_than_guessing
+
+
 def test_answers_about_one_text_count_together():
     """A thousand answers that are alike in every text of ten say what a hundred texts say."""
     labels = np.arange(100) % 2
