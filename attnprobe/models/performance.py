@@ -36,15 +36,24 @@ PERFORMANCE = (
         "text belong together",
         only=SEVERAL_LABELS,
     ),
-    Metric("f1", SCORE, "F1 of each class", step="class"),
+    Metric(
+        "f1",
+        SCORE,
+        "F1 of each class; undefined of one that no text has and that none is given",
+        step="class",
+    ),
     Metric("f1_macro", SCORE, "their mean"),
     Metric(
         "roc_auc",
         SCORE,
         "area under the ROC curve of class 1; more than two classes: mean over "
-        "one-against-the-rest",
+        "one-against-the-rest, of the classes that some texts have and others have not",
     ),
-    Metric("pr_auc", SCORE, "area under the precision-recall curve, likewise"),
+    Metric(
+        "pr_auc",
+        SCORE,
+        "area under the precision-recall curve, likewise of the classes that some text has",
+    ),
     Metric(
         "label_f1_macro",
         SCORE,
@@ -99,8 +108,8 @@ class Performance(nn.Module):
     """The metrics of one split, each between 0 and 1; higher is better.
 
     With two classes the areas under the curves are those of class 1. With more they are macro
-    averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary
-    may be the answer, most do not).
+    averages over one-against-the-rest. A class that the texts do not show has no F1 and no area,
+    and counts for no mean: where any word of a vocabulary may be the answer, that is most of them.
 
     Args:
         task: how the predictions are to be read.
@@ -125,9 +134,10 @@ class Performance(nn.Module):
                 "exact_match": tm.MultilabelExactMatch(classes, sync_on_compute=of_all_devices),
                 "label_accuracy": accuracy,
             }
-        decisions["f1"] = tm.F1Score(**kind, average="none")
+        # of each class: true and false positives, true and false negatives, and texts that have it
+        decisions["counts"] = tm.StatScores(**kind, average="none")
 
-        curve = kind
+        curve = kind | {"average": "none"}
         if self.positive_only:
             curve = {"task": "binary", "sync_on_compute": of_all_devices}
         curves: dict[str, Any] = {
@@ -175,14 +185,27 @@ class Performance(nn.Module):
 
         Returns:
             `accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`,
-            `roc_auc` and `pr_auc`; where rows ask for labels, those of `AskedLabels`.
+            `roc_auc` and `pr_auc`; where rows ask for labels, those of `AskedLabels`. NaN is what
+            the texts do not show.
         """
-        # torchmetrics warns each time that a class which does not occur has no area
+        result: dict[str, Tensor] = self.decisions.compute()
+        true_positive, false_positive, true_negative, false_negative, has_class = result.pop(
+            "counts"
+        ).unbind(-1)
+        result["f1"] = 2 * true_positive / (2 * true_positive + false_positive + false_negative)
+        result["f1_macro"] = result["f1"].nanmean()
+
+        # torchmetrics warns, and gives 0, where no text or every text has a class
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
-            warnings.filterwarnings("ignore", "No positive samples in targets.*")
-            result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}
-        result["f1_macro"] = result["f1"].mean()
+            warnings.filterwarnings("ignore", "No (positive|negative) samples .*")
+            areas = self.curves.compute()
+        is_shown = has_class > 0
+        is_ranked = is_shown & (true_negative + false_positive > 0)
+        if self.positive_only:
+            is_shown = is_shown[1]
+            is_ranked = is_ranked[1]
+        result["roc_auc"] = areas["roc_auc"].where(is_ranked, torch.nan).nanmean()
+        result["pr_auc"] = areas["pr_auc"].where(is_shown, torch.nan).nanmean()
         if self.asked_labels.has_rows:
             result |= self.asked_labels.compute()
         self.decisions.reset()

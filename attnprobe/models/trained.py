@@ -118,6 +118,13 @@ class TrainedModel(Model, LightningModule):
             selection = -self.trainer.callback_metrics["validation/loss"]
         else:
             selection = values[self.recipe.selection_metric]
+            if selection.isnan():
+                raise UserError(
+                    f"training.recipe.selection_metric={self.recipe.selection_metric} is undefined "
+                    "on the validation texts, of which all or none have the class that it ranks: "
+                    "it cannot choose an epoch. Give validation texts of every class, or set "
+                    "training.recipe.selection_metric=loss"
+                )
         # for callbacks alone: the logger has the number under its own name
         self.log("validation/selection", selection, logger=False)
 

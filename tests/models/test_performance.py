@@ -75,6 +75,58 @@ def test_the_average_precision_is_scikit_learns(scored):
     assert scored.metrics["pr_auc"].item() == pytest.approx(precision, abs=1e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.filterwarnings("error")
+def test_texts_of_one_class_have_no_area_under_the_roc_curve(classes, label):
+    """No text of another class is there to be ranked below them."""
+    generator = torch.Generator().manual_seed(0)
+    probability = torch.rand(50, classes, generator=generator).softmax(-1)
+    performance = Performance(Task.SINGLE_LABEL, classes)
+    performance.update(probability, rows(torch.full((50,), label)))
+
+    result = performance.compute()
+
+    only_the_other_class = classes == 2 and label == 0
+    assert result["roc_auc"].isnan()
+    assert result["pr_auc"].isnan() == only_the_other_class
+
+
+@pytest.mark.filterwarnings("error")
+def test_areas_are_the_means_of_the_classes_that_some_text_has():
+    """Four classes, the last of which no text has."""
+    generator = torch.Generator().manual_seed(0)
+    probability = torch.rand(60, 4, generator=generator).softmax(-1)
+    labels = torch.arange(60) % 3
+    performance = Performance(Task.SINGLE_LABEL, 4)
+    performance.update(probability, rows(labels))
+
+    result = performance.compute()
+
+    areas = []
+    precisions = []
+    for number in range(3):
+        is_class = labels == number
+        areas.append(metrics.roc_auc_score(is_class, probability[:, number]))
+        precisions.append(metrics.average_precision_score(is_class, probability[:, number]))
+    assert result["roc_auc"].item() == pytest.approx(sum(areas) / 3, abs=1e-6)
+    assert result["pr_auc"].item() == pytest.approx(sum(precisions) / 3, abs=1e-6)
+
+
+def test_a_class_that_no_text_has_and_none_is_given_has_no_f1():
+    """The mean is that of the others, as scikit-learn's is."""
+    labels = torch.tensor([0, 0, 1, 1, 1])
+    decision = torch.tensor([0, 1, 1, 1, 3])
+    performance = Performance(Task.SINGLE_LABEL, 4)
+    performance.update(torch.eye(4)[decision], rows(labels))
+
+    result = performance.compute()
+
+    macro = metrics.f1_score(labels, decision, average="macro")
+    assert result["f1"].isnan().tolist() == [False, False, True, False]
+    assert result["f1_macro"].item() == pytest.approx(macro)
+
+
 def test_metrics_of_several_labels_are_scikit_learns():
     generator = torch.Generator().manual_seed(0)
     probability = torch.rand(100, 3, generator=generator)

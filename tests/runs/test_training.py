@@ -27,6 +27,7 @@ def fitted(
     folder,
     epochs,
     *,
+    data=None,
     gradient_clip=None,
     callbacks=(),
     logger=None,
@@ -36,7 +37,7 @@ def fitted(
     """Train on a toy batch; the chosen epoch and each epoch's metrics."""
     return fit(
         classifier,
-        Toy(),
+        data or Toy(),
         checkpoints=folder / "checkpoints",
         epochs=epochs,
         gradient_clip=gradient_clip,
@@ -108,6 +109,21 @@ def test_an_epoch_that_is_good_enough_ends_the_training(stop_at, epochs, tmp_pat
     monkeypatch.setattr(classifier.validation_performance, "compute", compute)
     chosen, curve = fitted(classifier, tmp_path, 4, stop_at=stop_at)
     assert (chosen, len(curve)) == (epochs - 1, epochs)
+
+
+def test_an_epoch_is_not_chosen_by_what_its_texts_do_not_define(tmp_path):
+    """Texts of one class alone have no area under a curve: every epoch would seem as good."""
+
+    class OneClass(Toy):
+        def val_dataloader(self):
+            batch = toy_batch([4, 5, 3])
+            batch.labels[:] = 1
+            return DataLoader([batch], batch_size=None)
+
+    classifier = toy_classifier().train()
+    classifier.recipe = recipe(skip_epochs=0)
+    with pytest.raises(UserError, match=r"selection_metric=roc_auc.*validation.*=loss"):
+        fitted(classifier, tmp_path, 2, data=OneClass())
 
 
 class FillRecorder(Callback):
