@@ -26,6 +26,8 @@ def toy_text(number, words=6, decides=True):
         return torch.stack([sure, other] if label == 0 else [other, sure], -1)
 
     deciding = np.arange(words) == place
+    has_reason = kept[:, place]
+    sets = KeptWords(kept, outcome(has_reason), outcome(~has_reason))
     return BenchText(
         example_id=10 + number,
         words=(*(f"w{position}" for position in range(words - 1)), f"text{number}"),
@@ -33,7 +35,7 @@ def toy_text(number, words=6, decides=True):
         attention=np.full(words, 1 / words),
         label=label,
         prediction=label,
-        sets=KeptWords(kept, outcome(kept[:, place]), outcome(~kept[:, place])),
+        sets=sets,
     )
 
 

@@ -19,7 +19,9 @@ from tests.toys import toy_batch, toy_classifier
 @pytest.fixture(scope="module")
 def sides():
     batch = toy_batch([3, 5, 9])
-    texts = [ids[mask].tolist() for ids, mask in zip(batch.ids, batch.mask, strict=True)]
+    texts = []
+    for ids, mask in zip(batch.ids, batch.mask, strict=True):
+        texts.append(ids[mask].tolist())
     classifier = toy_classifier("lstm", spread=4)
     return Sides.on(classifier, texts, [batch])
 

@@ -12,7 +12,8 @@ def test_numbers_belong_to_the_example_and_not_to_its_batch():
     assert (batch[:, 0, [0, 3]] == 0).all()
     turned = draws.normal(5, content.flip(0), ids.flip(0))
     assert torch.equal(turned.flip(1), batch)
-    padded = draws.normal(5, torch.nn.functional.pad(content[:1], (0, 6)), ids[:1])
+    padded_content = torch.nn.functional.pad(content[:1], (0, 6))
+    padded = draws.normal(5, padded_content, ids[:1])
     assert torch.equal(padded[:, 0, :4], batch[:, 0])
 
 

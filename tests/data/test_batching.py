@@ -58,9 +58,10 @@ def full_split():
         ragged([0.2, 0.8], [1], [1]),
         np.eye(3, 2),
     )
+    words = [np.array([0, 1]), np.array([2]), np.array([1])]
     split = TextSplit(
         example_id=np.array([3, 8, 9]),
-        words=Ragged.of([np.array([0, 1]), np.array([2]), np.array([1])], np.int32),
+        words=Ragged.of(words, np.int32),
         vocabulary_id=np.array([4, 1, 5]),
         columns={
             "labels": np.array([0, 1, 1]),

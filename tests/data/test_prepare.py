@@ -55,7 +55,10 @@ def test_length_limits_are_strict_and_extremes_may_go(limits, lengths):
     assert test.words.lengths.tolist() == lengths
 
 
-HUNDRED = {"text": [f"word{n % 7} x" for n in range(100)], "label": ["a"] * 80 + ["b"] * 20}
+HUNDRED = {
+    "text": [f"word{n % 7} x" for n in range(100)],
+    "label": ["a"] * 80 + ["b"] * 20,
+}
 SHARES = {"test_share": 0.2, "validation_share": 0.25}
 
 

@@ -118,8 +118,10 @@ LISTS = {"text": [["Good", "Bad film"], ["x"]], "label": [1, 0]}
 def test_sentences_as_a_column():
     data = ready(LISTS, LISTS, LISTS, sentences="column")
     assert data.splits["test"].tokens(0) == ["good", "bad", "film"]
-    assert data.splits["test"][[0]].sentence.tolist() == [[-1, 0, 1, 1, -1]]
-    assert data.pipeline.batch_of([["Good", "Bad film"]]).sentence.tolist() == [[-1, 0, 1, 1, -1]]
+    stored_batch = data.splits["test"][[0]]
+    batch = data.pipeline.batch_of([["Good", "Bad film"]])
+    assert stored_batch.sentence.tolist() == [[-1, 0, 1, 1, -1]]
+    assert batch.sentence.tolist() == [[-1, 0, 1, 1, -1]]
 
 
 def test_a_text_is_no_list_of_sentences():

@@ -151,7 +151,10 @@ def unquoted(separator, end="\n"):
     """As corpora are written: cells joined by separators, and nothing else."""
 
     def write(rows):
-        lines = [separator.join(cell or "" for cell in row) for row in [NAMES, *rows]]
+        lines = []
+        for row in [NAMES, *rows]:
+            cells = [cell or "" for cell in row]
+            lines.append(separator.join(cells))
         return end.join([*lines, ""])
 
     return write

@@ -188,13 +188,15 @@ def test_a_file_and_a_package_are_taken_by_every_test_of_methods(scored, tmp_pat
         "probe.subsets.most_words=11",
         "probe.sanity.samples=1",
     ]
-    run(resumed(composed([*overrides, *quick, "figures=false"]), [*overrides, *quick]))
+    settings = [*overrides, *quick]
+    run(resumed(composed([*settings, "figures=false"]), settings))
     results = read_results(directory)
     plain = results[results["step"].isna()].astype({"metric": str})
     values = plain.pivot_table(index="example_id", columns="metric", values="value", dropna=False)
     vocabulary = set(json.loads((directory / "vocabulary.json").read_text()))
     texts = attnprobe.read_examples(directory).set_index("example_id")["tokens"]
-    values = values.loc[[number for number, words in texts.items() if set(words) <= vocabulary]]
+    is_known = texts.map(lambda words: set(words) <= vocabulary)
+    values = values.loc[texts.index[is_known]]
     wanted = {
         "agreement_matrix": ["rbo_attention_and_file"],
         "plausibility": ["auprc_rationale_file", "mass_in_rationale_file"],

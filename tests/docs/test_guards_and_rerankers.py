@@ -21,8 +21,11 @@ def reranker(folder):
     rows = [("query", "passage", "relevant", "domain")]
     for number in range(30):
         text = TEXTS[number % len(TEXTS)]
-        labels = ("irrelevant", "relevant")
-        rows.append((text.split()[0], text, labels[number % 2], ("law", "news")[number % 2]))
+        query, *_ = text.split()
+        if number % 2:
+            rows.append((query, text, "relevant", "news"))
+        else:
+            rows.append((query, text, "irrelevant", "law"))
     with (folder / "pairs.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
 
@@ -70,4 +73,5 @@ def test_the_guards_answer_is_divided_by_class_and_channel(names, monkeypatch):
 def test_the_reranker_is_examined_over_the_passage(names):
     examples = read_examples(names["folder"] / "runs/reranker")
     assert set(examples["slice"]) == {"law", "news"}
-    assert [" ".join(tokens) for tokens in examples["tokens"][:3]] == [*TEXTS[:3]]
+    passages = [" ".join(tokens) for tokens in examples["tokens"][:3]]
+    assert passages == [*TEXTS[:3]]

@@ -72,10 +72,15 @@ def test_a_yes_is_turned_by_the_states_that_see_the_cue(defined):
 def test_position_logits_say_the_same_as_states_and_decoder(defined, tmp_path):
     weight = defined["model"].final.weight.detach()
     bias = defined["model"].final.bias.detach()
-    logits = [weight @ states.T + bias[:, None] for _, states, _ in defined["outputs"]]
+    attentions = []
+    position_logits = []
+    for attention, states, _ in defined["outputs"]:
+        logits = weight @ states.T + bias[:, None]
+        attentions.append(attention.numpy())
+        position_logits.append(logits.numpy())
     audit = attnprobe.audit_tensors(
-        [attention.numpy() for attention, _, _ in defined["outputs"]],
-        [rows.numpy() for rows in logits],
+        attentions,
+        position_logits,
         labels=defined["LABELS"],
         label_names=NAMES,
         tokens=defined["TEXTS"],

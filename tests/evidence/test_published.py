@@ -5,7 +5,8 @@ from attnprobe.evidence.published import FILES, NUMBERS, published
 
 
 def value(table: pd.DataFrame, metric: str, group: str = "overall") -> float:
-    (number,) = table[(table["metric"] == metric) & (table["group"] == group)]["value"]
+    rows = table[table["metric"] == metric]
+    (number,) = rows[rows["group"] == group]["value"]
     return number
 
 

@@ -13,7 +13,10 @@ ONES = np.ones(COUNT)
 
 def models(probe, first, second, *, names=("flanrnn", "flannoenc")):
     """The long table of two models."""
-    return pd.concat([table(probe, first, model=names[0]), table(probe, second, model=names[1])])
+    first_name, second_name = names
+    first_table = table(probe, first, model=first_name)
+    second_table = table(probe, second, model=second_name)
+    return pd.concat([first_table, second_table])
 
 
 def removals(attention, optimal=0.1, never=0.0):
@@ -122,22 +125,21 @@ def test_seeds_are_averaged_first():
 
 def test_the_spread_between_a_models_seeds_is_in_the_interval():
     shifts = (0.1, 0.2, 0.3)
-    seeds = [
-        table("erasure", removals(0.5 + shift + NOISE), model="flanrnn").assign(
-            seed=number, run_id=f"seed {number}"
-        )
-        for number, shift in enumerate(shifts)
-    ]
+    seeds = []
+    for number, shift in enumerate(shifts):
+        rows = table("erasure", removals(0.5 + shift + NOISE), model="flanrnn")
+        seeds.append(rows.assign(seed=number, run_id=f"seed {number}"))
     rival = table("erasure", HALF, model="flannoenc")
     (finding,) = compare_models(pd.concat([*seeds, rival]))
     (over_texts,) = compare_models(models("erasure", removals(0.7 + NOISE), HALF))
 
-    students_half_width = stats.t.ppf(0.975, 2) * np.std(shifts, ddof=1) / np.sqrt(3)
+    standard_error = np.std(shifts, ddof=1) / np.sqrt(3)
+    students_half_width = stats.t.ppf(0.975, 2) * standard_error
     texts_half_width = over_texts.evidence.high - 0.2
+    expected_half_width = np.hypot(texts_half_width, students_half_width)
+    half_width = finding.evidence.high - 0.2
     assert finding.evidence.value == pytest.approx(0.2)
-    assert finding.evidence.high - 0.2 == pytest.approx(
-        np.hypot(texts_half_width, students_half_width)
-    )
+    assert half_width == pytest.approx(expected_half_width)
 
 
 def test_a_seed_without_a_number_changes_no_comparison():

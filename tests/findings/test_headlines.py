@@ -70,7 +70,8 @@ def test_answers_about_one_text_count_as_if_all_were_right_or_all_wrong(results)
     scale = 1 + z**2 / texts
     centre = (share + z**2 / (2 * texts)) / scale
     variance = share * (1 - share) / texts
-    margin = z * np.sqrt(variance + (z / (2 * texts)) ** 2) / scale
+    correction = (z / (2 * texts)) ** 2
+    margin = z * np.sqrt(variance + correction) / scale
     assert accuracy["low"] == pytest.approx(centre - margin)
     assert accuracy["high"] == pytest.approx(centre + margin)
 

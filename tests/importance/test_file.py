@@ -27,15 +27,22 @@ def trained(tmp_path_factory):
     """A finished run, and what a user's own tool makes of its texts: one number per word."""
     directory = run(small_run(tmp_path_factory.mktemp("runs"), probes="[]"))
     examples = attnprobe.read_examples(directory)
-    rows = [
-        {
+    rows = []
+    for number, tokens in zip(examples["example_id"], examples["tokens"], strict=True):
+        row = {
             "example_id": int(number),
             "tokens": list(tokens),
-            "scores": [(len(word) - 4) / 8 + sum(map(ord, word)) % 97 / 1000 for word in tokens],
+            "scores": [score_of(word) for word in tokens],
         }
-        for number, tokens in zip(examples["example_id"], examples["tokens"], strict=True)
-    ]
+        rows.append(row)
     return directory, rows
+
+
+def score_of(word):
+    """By the word's length, and by its letters where two are equally long."""
+    by_length = (len(word) - 4) / 8
+    by_letters = sum(map(ord, word)) % 97 / 1000
+    return by_length + by_letters
 
 
 def written(path, rows):

@@ -26,8 +26,11 @@ ATTRIBUTIONS = (
 
 def pieces_of(bert, row):
     """Pieces and the words that they belong to, without padding."""
-    real = bert.batch.piece_word[row] > -2
-    return bert.batch.pieces[row, real].unsqueeze(0), bert.batch.piece_word[row, real]
+    batch = bert.batch
+    is_piece = batch.piece_word[row] > -2
+    pieces = batch.pieces[row, is_piece]
+    words = batch.piece_word[row, is_piece]
+    return pieces.unsqueeze(0), words
 
 
 @pytest.mark.parametrize("name", ATTRIBUTIONS)
@@ -55,8 +58,10 @@ def test_gradient_times_input_is_the_librarys_summed_over_the_pieces(bert, libra
 
 def test_deleted_words_are_gone_with_their_pieces(bert):
     keep = bert.batch.content.clone()
-    first = keep.long().argmax(-1)
-    keep[0, first[0] + 1] = keep[1, first[1]] = keep[1, first[1] + 3] = False
+    first_of_text, first_of_other = keep.long().argmax(-1)
+    keep[0, first_of_text + 1] = False
+    keep[1, first_of_other] = False
+    keep[1, first_of_other + 3] = False
     predicted = predictions_keeping(bert, keep, "delete")
     shortened = batch_of(bert.classifier, ["the was unable", "long dull of people"])
     expected = predict(bert.classifier, shortened).double()

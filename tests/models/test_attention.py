@@ -22,9 +22,12 @@ def test_additive_attention_by_hand():
     w = classifier.attention.states.weight
     b = classifier.attention.states.bias
     (v,) = classifier.attention.score.weight
-    scores = [v @ torch.tanh(w @ h + b) for h in outputs.hidden[0, 1:5]]
+    words = slice(1, 5)
+    scores = []
+    for h in outputs.hidden[0, words]:
+        scores.append(v @ torch.tanh(w @ h + b))
     expected = torch.stack(scores).softmax(0)
-    assert_close(outputs.attention[0, 1:5], expected)
+    assert_close(outputs.attention[0, words], expected)
 
 
 def test_dot_attention_by_hand():
@@ -102,8 +105,9 @@ def nearest_point(scores):
     words = range(len(scores))
     for size in range(1, len(scores) + 1):
         for face in map(list, itertools.combinations(words, size)):
+            missing = 1 - scores[face].sum()
             point = np.zeros(len(scores))
-            point[face] = scores[face] + (1 - scores[face].sum()) / size
+            point[face] = scores[face] + missing / size
             if (point >= 0).all():
                 points.append(point)
     distances = [np.square(point - scores).sum() for point in points]

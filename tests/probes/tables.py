@@ -26,9 +26,9 @@ def marked(lengths, **facts):
     batch = toy_batch(lengths, **facts)
     batch.rationale = torch.zeros_like(batch.content)
     batch.rationale[:, [2, 4]] = batch.content[:, [2, 4]]
-    batch.counterfactual = (
-        torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
-    )
+    other_words = (batch.ids + 5) % 20 + 4
+    contradiction = torch.where(batch.rationale, other_words, batch.ids)
+    batch.counterfactual = contradiction * batch.content
     return batch
 
 

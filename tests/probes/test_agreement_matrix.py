@@ -70,7 +70,9 @@ def test_rank_biased_overlap_is_that_of_its_definition():
     overlap = rank_biased_overlap(a, b, mask)
 
     for row, length in enumerate(lengths[:4]):
-        expected = overlap_by_its_definition(a[row, :length].numpy(), b[row, :length].numpy())
+        first = a[row, :length].numpy()
+        second = b[row, :length].numpy()
+        expected = overlap_by_its_definition(first, second)
         assert overlap[row].item() == pytest.approx(expected)
     assert overlap[4].isnan()
 

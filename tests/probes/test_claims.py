@@ -61,8 +61,10 @@ def on_deciding_words(name, share):
 
 def beside_another_class(metrics, others):
     """The texts of class 1, and as many of class 0."""
-    both = {name: np.concatenate([values, others[name]]) for name, values in metrics.items()}
-    return both | {"predicted_class": np.repeat([1.0, 0.0], COUNT)}
+    columns = {"predicted_class": np.repeat([1.0, 0.0], COUNT)}
+    for name, values in metrics.items():
+        columns[name] = np.concatenate([values, others[name]])
+    return columns
 
 
 def beyond_chance(metric):

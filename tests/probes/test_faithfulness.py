@@ -141,7 +141,8 @@ def test_the_area_is_that_of_the_loops_curve(operator, name, row):
     subject, numbers = examined(operator)
     falls = falls_of(subject, name, row, operator, "deletion")
     on_grid = [falls[share] for share in GRID]
-    expected = np.trapezoid([0, *on_grid], [0, *GRID]) / GRID[-1]
+    largest_share = GRID[-1]
+    expected = np.trapezoid([0, *on_grid], [0, *GRID]) / largest_share
     area = numbers[f"deletion_area_{name}_by_{operator}"]
     assert area.value[row].item() == pytest.approx(expected, nan_ok=True)
 

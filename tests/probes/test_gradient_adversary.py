@@ -119,7 +119,8 @@ def test_batch_and_padding_change_no_number_after_500_steps():
     assert_close(padded_result.jsd, expected.jsd, atol=1e-6, rtol=0)
     assert_close(padded_result.attention[:, :11], expected.attention, atol=1e-6, rtol=0)
     for row in range(3):
-        assert_close(search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0)
+        [jsd] = search(rows_of(batch, [row])).jsd
+        assert_close(jsd, expected.jsd[row], atol=1e-6, rtol=0)
 
 
 def test_no_feasible_restart_leaves_the_original():

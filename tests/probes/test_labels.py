@@ -287,7 +287,13 @@ def test_a_text_is_read_once_for_all_its_labels_though_its_rows_come_in_several_
 
     values = []
     # how many texts each batch is the first to ask for
-    for rows, texts in [([0, 1], 1), ([2], 0), ([3, 4, 5, 6, 7], 3), ([8, 9], 0)]:
+    batches = [
+        ([0, 1], 1),
+        ([2], 0),
+        ([3, 4, 5, 6, 7], 3),
+        ([8, 9], 0),
+    ]
+    for rows, texts in batches:
         batch = split[rows]
         outputs, readout = toy_readout(classifier, batch)
         subject = Subject(classifier, batch, outputs, readout)

@@ -36,9 +36,11 @@ def test_near_ties_are_counted_over_all_pairs_one_by_one(texts):
     near = near_ties(attention, content, 0.05)
     for row in range(30):
         weights = attention[row, content[row]].tolist()
-        pairs = list(combinations(weights, 2))
-        level = [abs(a - b) <= 0.05 * max(a, b) for a, b in pairs]
-        assert near[row] == pytest.approx(sum(level) / len(pairs))
+        is_near = []
+        for a, b in combinations(weights, 2):
+            difference = abs(a - b)
+            is_near.append(difference <= 0.05 * max(a, b))
+        assert near[row] == pytest.approx(sum(is_near) / len(is_near))
 
 
 def test_the_top_gap_is_that_of_the_two_largest_weights(texts):

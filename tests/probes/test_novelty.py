@@ -64,7 +64,8 @@ class Split:
         return 30
 
     def __getitem__(self, rows):
-        return toy_batch([3 + row % 5 for row in range(30)], seed=7).rows(torch.tensor(rows))
+        lengths = [3 + row % 5 for row in range(30)]
+        return toy_batch(lengths, seed=7).rows(torch.tensor(rows))
 
 
 @pytest.fixture(scope="module")

@@ -171,8 +171,9 @@ def test_weights_without_meaning_come_near_to_the_best_order_so_that_nothing_is_
         rival=order[:, 1],
         beam=16,
     )
-    ordered_logits = case.logits.gather(-1, order[:, None].expand(-1, 8, -1))
-    lead = ordered_logits[..., 0] - ordered_logits[..., 1]
+    classes = order[:, None].expand(-1, 8, -1)
+    class_, rival, *_ = case.logits.gather(-1, classes).unbind(-1)
+    lead = class_ - rival
 
     def mean_place(orders):
         texts = zip(attention, lead, orders, strict=True)

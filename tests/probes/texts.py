@@ -35,7 +35,11 @@ class Text:
 
 def numbers_of(values, row):
     """Metric → the number of one text, of what a probe measures of a batch."""
-    return {metric: value[row].item() for metric, value in values.items() if value.ndim == 1}
+    numbers = {}
+    for metric, value in values.items():
+        if value.ndim == 1:
+            numbers[metric] = value[row].item()
+    return numbers
 
 
 def overlap_of_top(a, b, count):

@@ -52,9 +52,9 @@ def test_a_sealed_file_notices_every_single_bit(tmp_path):
     content = path.read_bytes()
     for place in range(len(content)):
         for bit in range(8):
-            path.write_bytes(
-                content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
-            )
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
             with pytest.raises(DamagedRun, match=r"x\.json"):
                 read_sealed(path)
 

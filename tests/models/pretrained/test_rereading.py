@@ -278,7 +278,8 @@ def test_a_prompt_stays_around_what_is_read_again():
     def says(text):
         string = PROMPT.format(text=text)
         ids = reader(string, return_tensors="pt").input_ids
-        labels = [reader(string + label).input_ids[ids.shape[1]] for label in LABELS.values()]
+        length = ids.shape[1]
+        labels = [reader(string + label).input_ids[length] for label in LABELS.values()]
         return plain(input_ids=ids).logits[0, -1, labels].softmax(-1)
 
     with torch.no_grad():

@@ -169,10 +169,9 @@ def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_
     tokenizer's."""
     folder = checkpoint("distilbert", LABELS)
     texts = ["the film ☃ was fine dull fine dull", "the film ☃ was", "the film ☃ was"]
-    rows = [(texts[number % 3], LABELS[1 + number % 3]) for number in range(12)]
-    directory = run(
-        config(folder, tmp_path, "model.max_pieces=8", "probe=[permutation]", rows=rows)
-    )
+    rows = list(zip(texts, LABELS[1:], strict=True)) * 4
+    settings = config(folder, tmp_path, "model.max_pieces=8", "probe=[permutation]", rows=rows)
+    directory = run(settings)
     output = " ".join(capsys.readouterr().out.split())
     assert "by name: Good, great, so-so; no row is very bad" in output
     assert "warning: data rows: 4 of 12 texts are cut at 8 pieces, 8 words in all" in output

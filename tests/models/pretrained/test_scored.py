@@ -215,7 +215,11 @@ def test_a_score_above_the_threshold_is_of_the_second_class(scored):
 
 def without_each_word(text):
     words = text.split()
-    return [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
+    texts = []
+    for place in range(len(words)):
+        rest = words[:place] + words[place + 1 :]
+        texts.append(" ".join(rest))
+    return texts
 
 
 def test_leave_one_out_finds_the_word_that_a_score_comes_from(scored):

@@ -101,8 +101,9 @@ def test_the_command_writes_what_the_loader_reads(encoder, tmp_path, capsys):
     path = tmp_path / "testbed.vec"
     arguments = ["data=testbed", "--encoder", encoder, "-o", str(path)]
     vectors(arguments)
-    count, size = map(int, path.read_text("utf-8").split("\n")[0].split(" "))
-    words = [line.rsplit(" ", size)[0] for line in path.read_text("utf-8").splitlines()[1:]]
+    header, *lines = path.read_text("utf-8").splitlines()
+    count, size = map(int, header.split(" "))
+    words = [line.rsplit(" ", size)[0] for line in lines]
     vocabulary = Vocabulary(words)
     matrix, found = load_vectors(path, vocabulary)
     assert found == count == len(words) > 0

@@ -13,14 +13,19 @@ from tests.models.pretrained.families import run_settings
 from tests.small_runs import composed
 
 WORDS = "the a film plot was is of with music story people dull fine long bad good very and but it".split()  # noqa: SIM905, E501
-ROWS = [
-    (
-        f"{WORDS[number % 11]} film was {'very ' * (number % 3)}{('bad', 'good')[number % 2]} and "
-        f"{WORDS[number // 11]} {WORDS[number % 13]}",
-        ("no", "yes")[number % 2],
-    )
-    for number in range(120)
-]
+
+
+def row_of(number):
+    """A text that is bad or good, very or not, and its label."""
+    first = WORDS[number % 11]
+    very = "very " * (number % 3)
+    end = f"{WORDS[number // 11]} {WORDS[number % 13]}"
+    if number % 2:
+        return f"{first} film was {very}good and {end}", "yes"
+    return f"{first} film was {very}bad and {end}", "no"
+
+
+ROWS = [row_of(number) for number in range(120)]
 """Texts of 7 to 9 words, so that batches hold padding; `bad` or `good` says the label."""
 LABELS = {0: "no", 1: "yes"}
 SMALL = {

@@ -118,18 +118,20 @@ def test_dragging_and_striking_renormalise_the_others(visit, playground):
     drag = """const s = document.querySelectorAll('#play-words input')[arguments[0]];
               s.value = arguments[1]; s.dispatchEvent(new Event('input'))"""
     driver.execute_script(drag, 1, "0.25")
-    other_weights = np.where(np.arange(len(attention)) == 1, 0, attention)
-    dragged = other_weights / other_weights.sum() * 0.75 + 0.25 * (np.arange(len(attention)) == 1)
+    one_hot = np.arange(len(attention)) == 1
+    other_weights = np.where(one_hot, 0, attention)
+    without_word = other_weights / other_weights.sum()
+    dragged = 0.75 * without_word + 0.25 * one_hot
     check(driver, readout, dragged)
     # all of the attention on one word, and back: the others come back as the model has them
     driver.execute_script(drag, 1, "1")
-    check(driver, readout, np.arange(len(attention)) == 1)
+    check(driver, readout, one_hot)
     driver.execute_script(drag, 1, "0.25")
     check(driver, readout, dragged)
     # by keyboard alone: strike the word, and change the next one's weight
     driver.execute_script("document.querySelectorAll('#play-words button')[1].focus()")
     driver.switch_to.active_element.send_keys(Keys.ENTER)
-    assert check(driver, readout, other_weights / other_weights.sum())[1]
+    assert check(driver, readout, without_word)[1]
     driver.switch_to.active_element.send_keys(Keys.TAB, Keys.TAB, Keys.TAB)
     before = shown(driver)[0][2]
     driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)

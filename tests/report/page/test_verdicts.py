@@ -70,7 +70,9 @@ def accuracies(**of_runs):
 def test_the_overview_has_what_was_tested_on_one_model_at_least_the_deciding_words_first():
     seeds = tuple(SimpleNamespace(**vars(RUN) | {"run_id": run_id}) for run_id in "ab")
     group = Group("sst", "lstm", "", seeds)
-    cards = [shown_card(group, card([finding(ABOVE), *guards()])), shown_card(GROUP, card([]))]
+    tested = card([finding(ABOVE), *guards()])
+    untested = card([])
+    cards = [shown_card(group, tested), shown_card(GROUP, untested)]
     table = overview_of(cards, accuracies(a=0.5, b=0.75, c=1.0))
     shown = [question.yes for question in table.questions]
     assert shown[0] == WORDS.yes
@@ -82,11 +84,9 @@ def test_the_overview_has_what_was_tested_on_one_model_at_least_the_deciding_wor
     assert {line.verdict for line in second.lines} == {Verdict.NOT_TESTED}
     assert [first.chip, second.chip] == [card.answer.chip for card in cards]
     assert first.chip_place < second.chip_place
-    assert (first.accuracy["value"], first.accuracy["low"], first.accuracy["high"]) == (
-        0.625,
-        0.5,
-        0.75,
-    )
+    assert first.accuracy["value"] == 0.625
+    assert first.accuracy["low"] == 0.5
+    assert first.accuracy["high"] == 0.75
     assert second.accuracy is None
 
 
