@@ -190,14 +190,16 @@ def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
         sums: three numbers; of several classes, three each.
 
     Returns:
-        0 where there is none of either; of several classes the mean.
+        0 where there is none of either; of several classes the mean of those that have any.
     """
     by_class = sums.reshape(*sums.shape[:-1], -1, 3)
     hits = by_class[..., 0]
     false_positives = by_class[..., 1]
     false_negatives = by_class[..., 2]
     total = 2 * hits + false_positives + false_negatives
-    return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0).mean(-1)
+    occurs = total > 0
+    f1 = np.where(occurs, 2 * hits / np.where(occurs, total, 1), 0.0)
+    return f1.sum(-1) / occurs.sum(-1).clip(1)
 
 
 def interval(

@@ -125,6 +125,16 @@ def test_f1_is_the_librarys(decisions):
     assert f1 == pytest.approx(expected)
 
 
+def test_f1_of_several_classes_is_the_librarys_where_a_class_has_neither_texts_nor_predictions():
+    label = np.array([0, 0, 1, 1, 1])
+    prediction = np.array([0, 1, 1, 1, 3])
+    has_class = label[:, None] == np.arange(4)
+    is_given = prediction[:, None] == np.arange(4)
+    counts = [has_class & is_given, ~has_class & is_given, has_class & ~is_given]
+    totals = np.stack(counts, -1).sum(0).reshape(-1).astype(float)
+    assert statistics.f1_of(totals) == pytest.approx(f1_score(label, prediction, average="macro"))
+
+
 def test_the_jackknifes_values_of_f1_are_those_of_a_loop(decisions):
     """Of the 40 texts, θ̃_t = 40 θ − 39 θ without t."""
     label, prediction, parts = decisions
