@@ -260,11 +260,18 @@ class OwnRunDirectory(RunDirectory):
 
     Attributes:
         began: whether this process has made `STAGING`.
+        is_replaced: whether what is there stays only until this process has finished a training.
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
         super().__init__(path)
         self.began = False
+        self.is_replaced = False
+
+    @property
+    def is_trained(self) -> bool:
+        """The training is finished that this process goes on from."""
+        return super().is_trained and not self.is_replaced
 
     def refuse_foreign(self) -> None:
         """Refuse a place that is not this run's.
@@ -370,7 +377,16 @@ class OwnRunDirectory(RunDirectory):
     # What makes it true
 
     def finish_training(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Write what is known since the training finished, with checksums of what it prepared."""
+        """Write what is known since the training finished, with checksums of what it prepared.
+
+        A finished run that it replaces is removed first.
+        """
+        if self.is_replaced:
+            records = self._records()
+            write_sealed(dict(records), self.place(JOURNAL))
+            self.written.discard(JOURNAL)
+            self._remove_all(records)
+            self.is_replaced = False
         curves = [f"{CURVES}{path.name}" for path in (self / STAGING / CURVES).glob("*")]
         self.written.update(name for name in curves if is_run_name(name))
         return self._commit(TRAINED, dict(content), {})
@@ -502,23 +518,30 @@ class OwnRunDirectory(RunDirectory):
             with suppress(OSError):  # something else is in it
                 Path(folder).rmdir()
 
+    def replace(self) -> None:
+        """Begin anew; a finished run stays as it is until `finish_training`.
+
+        What is less than a finished run, or is damaged, is removed at once.
+        """
+        try:
+            self.settle()
+            self.is_replaced = self.is_trained and self.read_manifest() is not None
+        except UserError:
+            self.is_replaced = False
+        if not self.is_replaced:
+            self.clear()
+
     def clear(self) -> None:
         """Remove the run's files, but for its mark.
 
-        The journal remembers them, so that a removal that is cut short goes on; the manifest goes
-        first, so that no run looks finished that is not.
+        The journal remembers them, so that a removal that is cut short goes on.
         """
         is_marked = os.path.lexists(self / MARKER)
         if is_marked:
             records = self._records()
             with suppress(UserError):  # what is in the way is named when it is written to
                 self._remember(records)
-            for name in (MANIFEST, TRAINED, FINDINGS, *records):
-                with suppress(UserError):  # somebody has put a link or a folder there since
-                    self._remove(name, records)
-            for folder in {(self / name).parent for name in records} - {self.path}:
-                with suppress(OSError):  # something else is in it
-                    folder.rmdir()
+            self._remove_all(records)
         if self.began or is_marked:
             self._clean()
         self.written.clear()
@@ -533,6 +556,18 @@ class OwnRunDirectory(RunDirectory):
             self._clean()
             write_sealed(dict(records), self.folder("") / JOURNAL)
 
+    def _remove_all(self, records: Mapping[str, list[Record]]) -> None:
+        """Remove what is in its place.
+
+        The manifest goes first, so that no run looks finished that is not.
+        """
+        for name in (MANIFEST, TRAINED, FINDINGS, *records):
+            with suppress(UserError):  # somebody has put a link or a folder there since
+                self._remove(name, records)
+        for folder in {(self / name).parent for name in records} - {self.path}:
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
+
     def _remove(self, name: str, records: Mapping[str, list[Record]]) -> None:
         """Remove one of the run's own files; a list that is not its own is set aside."""
         path = self.checked(name)
@@ -542,8 +577,15 @@ class OwnRunDirectory(RunDirectory):
             self._set_aside(path)
 
     def discard(self) -> None:
-        """As `clear`, and remove the folder itself where nothing else is in it."""
+        """As `clear`, and remove the folder itself where nothing else is in it.
+
+        Of a finished run that was going to be replaced nothing is removed.
+        """
         if not (self.began or os.path.lexists(self / MARKER)):
+            return
+        if self.is_replaced:
+            self._clean()
+            self.written.clear()
             return
         self.clear()
         # somebody has removed the folder, or something else is in it, if only the lock

@@ -75,7 +75,9 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> Place | No
             probes = frozenset(name for name in probes if table_file(name) in missing)
 
     run.refuse_foreign()
-    if on_finished == "replace" or not run.is_trained:
+    if on_finished == "replace":
+        run.replace()
+    elif not run.is_trained:
         run.clear()
     run.mark()
     return Place(run, probes)

@@ -32,7 +32,6 @@ from attnprobe.results.directory import (
     UNTESTED,
     VOCABULARY,
     WEIGHTS,
-    RunDirectory,
     examples_file,
     table_file,
 )
@@ -102,12 +101,14 @@ def examine(settings: Settings, *, sweep: bool = False) -> Path:
     # examines
     directory = settings.directory
     leave_other_launchers()
+    on_finished = settings.config["on_finished"] or ("skip" if sweep else "error")
     if is_worker():
-        if not RunDirectory(directory).is_trained:
-            carry_out(settings, OwnRunDirectory(directory), ProbeRunner([], 0), None, sweep)
+        own_directory = OwnRunDirectory(directory)
+        own_directory.is_replaced = on_finished == "replace"
+        if not own_directory.is_trained:
+            carry_out(settings, own_directory, ProbeRunner([], 0), None, sweep)
         return directory
 
-    on_finished = settings.config["on_finished"] or ("skip" if sweep else "error")
     with locked(directory):
         place = prepare(directory, settings, on_finished)
         if place is None:

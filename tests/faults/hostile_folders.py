@@ -185,12 +185,19 @@ def train_and_measure(folder: Path) -> None:
 
 
 def replace_run(folder: Path) -> None:
-    """What `on_finished=replace` does before it trains."""
+    """What `on_finished=replace` does until it has trained."""
     with locked(folder):
         run = OwnRunDirectory(folder)
         run.refuse_foreign()
-        run.clear()
+        run.replace()
         run.mark()
+        try:
+            write_text("a: 1\n", run.place(CONFIG))
+            run.finish_training({"curve": []})
+        except BaseException:
+            if not run.is_trained:
+                run.discard()
+            raise
 
 
 def discard_run(folder: Path) -> None:

@@ -132,6 +132,34 @@ def test_a_finished_run_is_refused_skipped_or_replaced(tmp_path):
         run(small_run(tmp_path, "on_finished=maybe"))
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("+data.filters.label=[positive]", "no row of the train split is left"),
+        ("training.recipe.optimizer.lr=1e30", "loss became"),
+    ],
+    ids=["the data cannot be used", "the training diverges"],
+)
+def test_a_replacement_that_fails_leaves_the_finished_run(tmp_path, setting, message):
+    directory = run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}"))
+    content = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    replacement = [f"run_dir={tmp_path / 'mine'}", "on_finished=replace", setting]
+    with pytest.raises(UserError, match=message):
+        run(small_run(tmp_path, *replacement, "training.recipe.optimizer.fused=false"))
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == content
+
+
+def test_a_replacement_leaves_nothing_of_the_run_before(tmp_path):
+    """Neither its tables nor its lists: its weights are others'."""
+    place = f"run_dir={tmp_path / 'mine'}"
+    directory = run(small_run(tmp_path, place, probes="[permutation,single_weight]"))
+    run(small_run(tmp_path, place, "seed=1", "on_finished=replace"))
+    tables = {path.stem for path in (directory / "tables").iterdir()}
+    assert tables == {"permutation", "performance", "training"}
+    assert RunDirectory(directory).manifest()["seed"] == 1
+    RunDirectory(directory).verify()
+
+
 def test_a_chosen_directory_with_another_run_is_refused_and_the_difference_named(tmp_path):
     directory = run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}"))
     content = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
