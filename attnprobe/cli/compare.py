@@ -33,6 +33,8 @@ WORDS = {"criterion", "number", "text"}
 """Columns of words, which begin at the left."""
 INTERVAL = "95 % interval"
 """A column that stays on one line."""
+WIDEST_NAME = 10
+"""Characters of a class on one line beside a text, which has the rest of the line."""
 
 
 def compare_parser() -> Parser:
@@ -253,6 +255,7 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
             "no_wrap": head == INTERVAL,
             "overflow": "fold",
             "ratio": 3 if head == "text" else None,
+            "max_width": WIDEST_NAME if "text" in heads and head != "text" else None,
         }
         for head in heads
     }

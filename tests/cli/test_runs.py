@@ -1,12 +1,14 @@
 import hashlib
 import re
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import jensenshannon
 
+from attnprobe.cli.compare import show_examples
 from attnprobe.cli.conditions import names_in
 from attnprobe.cli.main import main
 from attnprobe.findings.changes import compare_runs, run_at
@@ -108,6 +110,17 @@ def test_compare_on_the_command_line(runs, tmp_path, capsys):
     everything = capsys.readouterr().out
     assert "more numbers" not in everything
     assert len(everything.splitlines()) - len(lines) >= hidden - 4
+
+
+def test_compare_leaves_room_for_a_text_beside_long_names_of_classes(runs, changes, capsys):
+    name = "talk.politics.mideast"
+    examples = changes.examples.assign(label=name, first=name, second=name)
+    show_examples(replace(changes, examples=examples))
+    lines = capsys.readouterr().out.splitlines()
+    [first_line] = [line for line in lines if line.startswith(f"| {examples['example_id'][0]:>7} ")]
+    line_of_text = first_line.split("|")[2].strip()
+    assert examples["text"][0].startswith(line_of_text)
+    assert line_of_text.count(" ") >= 1
 
 
 def test_compare_shows_no_texts_where_none_are_wanted_and_fails_by_a_condition(runs, capsys):
