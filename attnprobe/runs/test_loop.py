@@ -7,6 +7,7 @@ from typing import Any, TypeVar, final
 
 import torch
 from lightning import Callback, LightningModule, Trainer
+from torch.utils.data import DistributedSampler, SequentialSampler
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
@@ -91,7 +92,7 @@ def _loader_of(trainer: Trainer) -> Any:
     """The loader of the texts.
 
     Raises:
-        UserError: there are several, or their order is not that of the data set.
+        UserError: there are several, or it may give texts in another order than the data set.
     """
     loaders: Any = trainer.test_dataloaders
     if not isinstance(loaders, torch.utils.data.DataLoader):
@@ -99,12 +100,29 @@ def _loader_of(trainer: Trainer) -> Any:
             f"{type(loaders).__name__} for the test loop: probes examine one DataLoader; test each "
             f"of several by a call of its own"
         )
-    if isinstance(loaders.sampler, torch.utils.data.RandomSampler):
+    # an own split's batches know their texts
+    if not isinstance(loaders.dataset, TextSplit) and not _keeps_order(loaders):
         raise UserError(
-            "the test loader is shuffled, and texts are known by their order: expected "
-            "DataLoader(…, shuffle=False)"
+            f"the test loader takes texts by {_order_of(loaders)}, and they are known by their "
+            f"place in the data set: expected DataLoader(dataset, batch_size=…), with "
+            f"shuffle=False and no sampler or batch_sampler"
         )
     return loaders
+
+
+def _keeps_order(loader: torch.utils.data.DataLoader) -> bool:
+    """Whether batches of one size hold the data set's texts one after the other."""
+    sampler = loader.sampler
+    is_sequential = type(sampler) is SequentialSampler
+    is_shared_out = type(sampler) is DistributedSampler and not sampler.shuffle
+    return loader.batch_size is not None and (is_sequential or is_shared_out)
+
+
+def _order_of(loader: torch.utils.data.DataLoader) -> str:
+    """What chooses the texts of a batch, in words."""
+    if loader.batch_size is None:
+        return "batch_size=None" if loader.batch_sampler is None else "a batch_sampler"
+    return type(loader.sampler).__name__
 
 
 def gathered(trainer: Trainer, value: Value) -> list[Value]:

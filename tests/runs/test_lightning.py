@@ -21,7 +21,7 @@ from pandas.testing import assert_frame_equal
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import attnprobe
 from attnprobe.core.errors import UserError
@@ -491,7 +491,10 @@ class Flat(LitClassifier):
     ("module", "loader", "message"),
     [
         (Unattended, own_loader, r"Unattended\.attend returned weights that sum to .* expected 1"),
-        (Flat, lambda: own_loader(shuffle=True), r"shuffle=False"),
+        (Flat, lambda: own_loader(shuffle=True), r"RandomSampler.*shuffle=False"),
+        (Flat, lambda: own_loader(sampler=SubsetRandomSampler(range(23))), r"SubsetRandomSampler"),
+        (Flat, lambda: own_loader(sampler=[*range(22, -1, -1)]), r"takes texts by list"),
+        (Flat, lambda: own_loader(1, batch_sampler=[[1, 0], [2]]), r"a batch_sampler"),
         (Flat, lambda: [own_loader(), own_loader()], r"one DataLoader"),
         (
             Flat,
