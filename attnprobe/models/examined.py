@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnprobe.core.batch import Axis, Batch, Outputs
+from attnprobe.core.batch import Axis, Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.models.staged import Staged, StagedModel
 from attnprobe.models.trained import TrainedModel
@@ -101,6 +101,7 @@ def _read(
             batch = module.read(source, rows).changed(_recordable)
             classifier.has_markers = isinstance(source, Batch)
             outputs = classifier.predict(batch)
+            _refuse_labels(module, batch, outputs)
         else:
             batch = source.changed(_recordable)
             returned = step.get("outputs") if isinstance(step, Mapping) else None
@@ -114,6 +115,26 @@ def _read(
             first = ~is_repeat.to(batch.ids.device)
             batch, outputs = batch.rows(first), outputs.rows(first.nonzero().squeeze(-1))
     return Examined(source, classifier, batch, outputs)
+
+
+def _refuse_labels(module: Staged, batch: Batch, outputs: Outputs) -> None:
+    """Refuse labels that are none of the classes that a user's own module has logits of."""
+    name = type(module).__name__
+    labels = batch.labels
+    texts, classes = outputs.logits.shape
+    expected = [texts, classes] if module.task is Task.MULTI_LABEL else [texts]
+    if list(labels.shape) != expected:
+        raise UserError(
+            f"{name}.read: labels of the shape {list(labels.shape)}, expected {expected}: a class "
+            f"number per text, or with task = attnprobe.Task.MULTI_LABEL a 0 or 1 per class"
+        )
+    largest = 1 if module.task is Task.MULTI_LABEL else classes - 1
+    is_unknown = (labels < 0) | (labels > largest)
+    if bool(is_unknown.any()):
+        raise UserError(
+            f"{name}.read: a label {labels[is_unknown][0].item():g}, expected 0 to {largest}, as "
+            f"{name}.decode returns {classes} logits: leave texts without a label out"
+        )
 
 
 def _recordable(axis: Axis, tensor: Tensor) -> Tensor:

@@ -144,8 +144,21 @@ def text_batch(
         labels: class numbers.
         rows: which number the texts.
         content: which of the ids are words.
+
+    Raises:
+        UserError: a text has no word, or something else before its last one.
     """
     lengths = content.sum(1, keepdim=True)
+    begins_with_words = torch.arange(ids.shape[1], device=ids.device) < lengths
+    is_unreadable = (lengths == 0).squeeze(1) | (content != begins_with_words).any(1)
+    if bool(is_unreadable.any()):
+        text = int(is_unreadable.nonzero()[0])
+        words = "".join("w" if is_word else "-" for is_word in content[text, :40].tolist())
+        raise UserError(
+            f"text {int(rows[text])} has {int(lengths[text])} words, at the w of {words}: expected "
+            f"at least one, from the first id on, and padding after the last one. Leave texts "
+            f"without words out, and pad the others at the end"
+        )
     marked = nn.functional.pad(ids.masked_fill(~content, 0), (1, 1))
     place = torch.arange(marked.shape[1], device=ids.device)
     is_marker = (place == 0) | (place == lengths + 1)

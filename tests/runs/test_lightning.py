@@ -508,6 +508,39 @@ def test_what_probes_cannot_read_is_refused(module, loader, message):
         trainer(Permutation()).test(module(), loader(), verbose=False)
 
 
+@pytest.mark.parametrize(
+    ("ids", "labels", "message"),
+    [
+        # the last word had been read as a marker
+        (
+            [[0, 0, 5, 6], [7, 8, 9, 4]],
+            [0, 1],
+            r"text 0 has 2 words, at the w of --ww: .*at the end",
+        ),
+        ([[5, 6, 0, 0], [7, 0, 9, 4]], [0, 1], r"text 1 has 3 words, at the w of w-ww"),
+        ([[5, 6, 3, 2], [0, 0, 0, 0]], [0, 1], r"text 1 has 0 words.*expected at least one"),
+        ([[5, 6], [7, 8]], [0, 7], r"Flat\.read: a label 7, expected 0 to 1"),
+        ([[5, 6], [7, 8]], [-100, 1], r"Flat\.read: a label -100, expected 0 to 1"),
+    ],
+)
+def test_texts_and_labels_that_would_be_misread_are_refused(ids, labels, message):
+    texts = TensorDataset(torch.tensor(ids), torch.tensor(labels))
+    with pytest.raises(UserError, match=message):
+        trainer(Permutation()).test(Flat(), DataLoader(texts, batch_size=2), verbose=False)
+
+
+class Columns(Flat):
+    def read(self, batch, rows):
+        texts = super().read(batch, rows)
+        texts.labels = texts.labels[:, None]
+        return texts
+
+
+def test_labels_in_a_column_are_refused():
+    with pytest.raises(UserError, match=r"labels of the shape \[4, 1\], expected \[4\]"):
+        trainer(Permutation()).test(Columns(), own_loader(), verbose=False)
+
+
 def test_a_module_without_stages_is_refused():
     class Plain(LightningModule):
         def test_step(self, batch, batch_idx):
