@@ -227,6 +227,12 @@ def split_of(
         )
     if classes is not None and len(classes) != count:
         raise UserError(f"classes has {len(classes)} names: expected {count}, one for each class")
+    for number, label in enumerate(labels):
+        if isinstance(label, str) or not float(label).is_integer():
+            raise UserError(
+                f"label {label!s:.60} of text {number}: expected a class number, from 0 to "
+                f"{count - 1}; classes=[…] names the classes"
+            )
     numbers = np.asarray([int(label) for label in labels], np.int64)
     if numbers.min() < 0 or numbers.max() >= count:
         raise UserError(
@@ -237,6 +243,11 @@ def split_of(
     spelling: dict[str, int] = {}
     words = []
     for number, text in enumerate(texts):
+        if isinstance(text, str):
+            raise UserError(
+                f"text {number} is the string {text[:40]!r}: expected its words, as text.split() "
+                f"gives them"
+            )
         if not len(text):
             raise UserError(f"text {number} has no word: leave it out")
         words.append(
