@@ -88,12 +88,27 @@ def explain(arguments: Sequence[str]) -> None:
 
 
 def texts_in(file: Path | None) -> list[str]:
-    """The texts of a file, one a line; none where there is no file."""
+    """The texts of a file, one a line; none where there is no file.
+
+    Raises:
+        UserError: it is no file, or not in UTF-8.
+    """
     if file is None:
         return []
+    from attnprobe.core.errors import UserError
     from attnprobe.data.local_files import find_path
 
-    lines = find_path(file).read_text(encoding="utf-8-sig").splitlines()
+    path = find_path(file)
+    if not path.is_file():
+        raise UserError(f"--file {file}: expected a file with a text on every line")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"--file {file}: line {line} is not UTF-8, expected a text file in UTF-8: save it "
+            f"again in that encoding"
+        ) from error
     return [line for line in lines if line.strip()]
 
 

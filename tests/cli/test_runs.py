@@ -244,3 +244,14 @@ def test_mistakes_in_explain_are_one_line(runs, capsys, arguments, message):
         main(["explain", *[argument.format(run=runs[0]) for argument in arguments]])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_files_that_explain_cannot_read_are_one_line(runs, tmp_path, capsys):
+    latin = tmp_path / "latin.txt"
+    latin.write_text("a good film\nune soirée\n", encoding="cp1252")
+    messages = {latin: "latin.txt: line 2 is not UTF-8, expected", tmp_path: "expected a file with"}
+    for path, message in messages.items():
+        with pytest.raises(SystemExit) as ended:
+            main(["explain", str(runs[0]), "--file", str(path)])
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
