@@ -354,7 +354,8 @@ def outlined(settings: DataSettings, reader: Reader, loaded: Splits) -> ReadSpli
             if not drawn.any() or drawn.all():
                 raise UserError(
                     f"{len(training)} rows are too few to draw a {split} split from "
-                    f"(data.{split}_share={share}): give more rows, or files of their own: "
+                    f"(data.{split}_share={share}){_largest_class(settings, training)}: give more "
+                    f"rows, or files of their own: "
                     f"'data.path={{train: …, validation: …, test: …}}'"
                 )
             examples[split] = training[drawn]
@@ -377,6 +378,14 @@ def _pooled(settings: DataSettings, loaded: Splits) -> datasets.Dataset:
                 part.select_columns([name for name in part.column_names if name in columns])
             )
     return datasets.concatenate_datasets(parts)
+
+
+def _largest_class(settings: DataSettings, training: Examples) -> str:
+    """What a share is drawn of, where it is drawn of every class; else nothing."""
+    if settings.multi_label or "group" in training or not len(training):
+        return ""
+    classes, rows = np.unique([labels[0] for labels in training["labels"]], return_counts=True)
+    return f", of each of {len(classes):,} classes, the largest of which has {rows.max():,} rows"
 
 
 def _draw(

@@ -85,6 +85,13 @@ def test_missing_splits_depend_on_the_split_seed_alone():
     assert moved.tolist() != data.splits["test"].example_id.tolist()
 
 
+def test_of_many_small_classes_it_is_said_how_small_they_are():
+    """Of two rows of each class a tenth is none, however many rows there are."""
+    rows = {"text": [f"text {row}" for row in range(60)], "label": [row // 2 for row in range(60)]}
+    with pytest.raises(UserError, match=r"60 rows are too few .* of each of 30 classes.* 2 rows"):
+        ready(rows, None, None, test_share=0.1)
+
+
 def test_too_few_rows_to_draw_a_split_from_are_refused():
     with pytest.raises(
         UserError, match=r"4 rows are too few to draw a test split from \(data.test_share=0.1\)"
