@@ -166,6 +166,8 @@ KEPT = 10_000_000
 """Resampling weights that are kept, a byte each: of up to 5,000 texts."""
 KEPT_SIZES = 8
 """Sizes whose weights are kept: that of all texts of a run, and of each of its classes."""
+FEWEST_TEXTS = 3
+"""Texts that have an interval: of two every resample that varies has the mean of the sample."""
 LEAST_SPREAD = 1e-9
 """Standard error of a resample, as a share of the sample's, below which the resample counts as one
 of equal texts and is left out."""
@@ -217,8 +219,8 @@ def interval(
         high: the greatest that a value can be.
 
     Returns:
-        All NaN where there is no value. One value, or equal ones (to twelve digits), have no
-        interval.
+        All NaN where there is no value. One text or two, or equal values (to twelve digits), have
+        no interval.
 
     Raises:
         ValueError: a value is infinite.
@@ -266,7 +268,7 @@ def student(
         [variance**2 / (len(group) - 1) for variance, group in zip(variances, groups, strict=True)]
     )
     half = _students_quantile(freedom) * float(np.sqrt(variances.sum()))
-    return Interval(mean, max(low, mean - half), min(high, mean + half))
+    return _within(Interval(mean, mean - half, mean + half), low, high)
 
 
 def students_half_width(runs: Float[np.ndarray, " runs"], upper_tail: float = UPPER_TAIL) -> float:
@@ -328,13 +330,14 @@ def resampled_runs(
         high: the greatest that the number can be.
 
     Returns:
-        No interval where nothing varies, or where a number is undefined.
+        No interval where nothing varies, where a number is undefined, or of fewer than
+        `FEWEST_TEXTS`.
     """
     runs, texts, _ = parts.shape
     with np.errstate(invalid="ignore", divide="ignore"):
         totals = parts.sum(1)
         value = float(statistic(totals).mean()) if parts.size else float("nan")
-        if not np.isfinite(value) or texts < 2:
+        if not np.isfinite(value) or texts < FEWEST_TEXTS:
             return Interval(value, np.nan, np.nan)
         influence = pseudovalues(parts, totals, statistic)
         if not np.isfinite(influence).all() or is_constant(influence.ravel()):
@@ -346,7 +349,13 @@ def resampled_runs(
             half = _students_quantile(runs - 1) * error_of_runs
             below = float(np.hypot(texts_factor * below, half))
             above = float(np.hypot(texts_factor * above, half))
-    return Interval(value, max(low, value - below), min(high, value + above))
+    return _within(Interval(value, value - below, value + above), low, high)
+
+
+def _within(unbounded: Interval, low: float, high: float) -> Interval:
+    """An interval that ends where the number can be no less or no more; NaN stays NaN."""
+    value, lower, upper = unbounded
+    return Interval(value, float(np.maximum(low, lower)), float(np.minimum(high, upper)))
 
 
 def _bootstrap_margins(
@@ -458,14 +467,15 @@ def over_pairs(
         high: the greatest that the number can be.
 
     Returns:
-        No interval with two runs, for one pair does not say how others would differ.
+        No interval with two runs, for one pair does not say how others would differ, or of fewer
+        than `FEWEST_TEXTS`.
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)
     mean_parts = parts[different].mean(0)[None]
     over_texts = resampled_runs(mean_parts, statistic, low=low, high=high)
     value = over_texts.value
-    if runs < 3:
+    if runs < 3 or parts.shape[2] < FEWEST_TEXTS:
         return Interval(value, np.nan, np.nan)
 
     without_run = []
@@ -477,11 +487,9 @@ def over_pairs(
     half = _students_quantile(runs - 1) * float(influence.std(ddof=1)) / np.sqrt(runs)
     below = 0.0 if np.isnan(over_texts.low) else abs(value - over_texts.low)
     above = 0.0 if np.isnan(over_texts.high) else abs(value - over_texts.high)
-    return Interval(
-        value,
-        max(low, value - float(np.hypot(below, half))),
-        min(high, value + float(np.hypot(above, half))),
-    )
+    lower = value - float(np.hypot(below, half))
+    upper = value + float(np.hypot(above, half))
+    return _within(Interval(value, lower, upper), low, high)
 
 
 def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:

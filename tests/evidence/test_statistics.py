@@ -117,6 +117,23 @@ def decisions():
     return label, prediction, one_run
 
 
+@pytest.mark.parametrize("runs", [1, 3])
+def test_two_texts_have_no_interval(runs):
+    """Each resample of two texts that varies holds both, and so their mean: a width of nothing."""
+    values = np.array([[1.0, 2.0], [1.0, 2.5], [0.5, 2.0]])[:runs]
+    measured = statistics.interval(values)
+    assert measured.value == pytest.approx(values.mean())
+    assert np.isnan(measured.low)
+    assert np.isnan(measured.high)
+
+
+def test_what_is_undefined_has_no_interval_rather_than_the_widest():
+    runs = np.array([1.0, np.nan])
+    pairs = statistics.parts_of(np.full((3, 3, 4), np.nan))
+    assert np.isnan(statistics.student(runs, low=0, high=1)).all()
+    assert np.isnan(statistics.over_pairs(pairs, low=0, high=1)).all()
+
+
 def test_f1_is_the_librarys(decisions):
     label, prediction, parts = decisions
     expected = f1_score(label, prediction)
