@@ -166,7 +166,8 @@ def _refuse_changed_inputs(
     if changed:
         raise UserError(
             f"{run.path} was made of other files under the same name: the content of {changed[0]} "
-            f"has changed since. Make it again with on_finished=replace, or elsewhere with output=…"
+            f"has changed since. Put the old content back, or train again: the command that made "
+            f"the run, with on_finished=replace, or with output=… for a place elsewhere"
         )
 
 

@@ -310,7 +310,8 @@ def test_a_run_on_changed_inputs_is_never_done(tmp_path, name, change, setting):
     path = tmp_path / name
     before = path.read_text()
     path.write_text(change(before))
-    with pytest.raises(UserError, match=f"the content of {setting} has changed since"):
+    message = f"the content of {setting} has changed since. .*the command that made the run"
+    with pytest.raises(UserError, match=message):
         run(config, sweep=True)
     path.write_text(before)
     assert run(config, sweep=True) == directory
