@@ -279,6 +279,7 @@ def test_intervals_that_hold_together_are_students_at_the_corrected_level():
         assert corrected_half == pytest.approx(widening * half, rel=1e-9)
 
 
+@pytest.mark.whole
 def test_of_eight_parts_at_the_threshold_hardly_ever_one_is_said_to_be_above_it():
     """In 5 % of samples at most; parts of 60 texts, 300 samples."""
     predicted = np.arange(480)[None] % 8
@@ -368,6 +369,7 @@ def test_a_guard_is_a_claim_on_the_line_that_it_guards():
 # Does the interval hold the truth?
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("share", "spread", "texts", "runs"),
     [
@@ -618,6 +620,7 @@ def outputs(shares, *, spread=0.1, seed=0):
     return parts
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("samples", [25, pytest.param(300, marks=pytest.mark.slow)])
 def test_of_eight_classes_at_the_threshold_hardly_ever_one_is_said_to_have_less(samples):
     """In 5 % of samples at most; asked alone, one of them has less in more than 10 %."""

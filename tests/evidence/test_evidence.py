@@ -164,6 +164,7 @@ def test_the_smallest_of_many_numbers_is_a_no_only_as_one_among_so_many(classes,
     assert lowest.exceeds(0.0) == verdict
 
 
+@pytest.mark.whole
 def test_the_smallest_of_numbers_that_are_all_equal_is_rarely_a_no():
     """Ten classes, nothing in any of them: by its own interval the lowest is a no in 22 %."""
     draw = np.random.default_rng(0)

@@ -31,6 +31,7 @@ def best_on_grid(grid, weights, logits, epsilon, *, exclusive):
     return torch.where(is_allowed, divergence, 0).amax()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "epsilon",
     [

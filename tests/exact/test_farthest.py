@@ -104,6 +104,7 @@ def free_bound(attention, content):
     return of_rest + of_pair
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
 @pytest.mark.parametrize(("seq", "steps"), [(3, 150), (4, 36)])
 def test_no_attention_of_a_fine_grid_is_farther_and_the_grid_comes_close(seq, steps, epsilon):

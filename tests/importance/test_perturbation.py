@@ -108,6 +108,7 @@ def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
     assert_close(subject.scores(name), expected, rtol=near, atol=near)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("importance", "near"),
     [

@@ -67,6 +67,7 @@ def numbers_by_step(measurement, count):
     return texts
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", PROBES)
 def test_batch_and_padding_change_no_number(name):
     probe = built_in.probes()[name](**SETTINGS.get(name, {}))

@@ -44,6 +44,7 @@ def test_median_over_all_permutations_of_a_short_text_by_hand():
     assert low - 1e-12 <= median <= high + 1e-12
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("question", [False, True])
 def test_agrees_with_the_published_loop_in_distribution(question):
     classifier = toy_classifier(spread=4, question=question, classes=3)

@@ -159,6 +159,7 @@ def test_questions_about_one_text_are_no_further_texts():
     assert ends(rows) == pytest.approx(ends(without_further_questions))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("runs", [2, 3, 5])
 @pytest.mark.parametrize("between_runs", [0.0, 0.3])
 def test_the_interval_over_seeds_holds_the_truth(runs, between_runs):

@@ -46,6 +46,9 @@ from research.constructions.trained import (
     trainable,
 )
 
+# a network is trained, and verdicts are whole ones
+pytestmark = pytest.mark.whole
+
 CONSTRUCTIONS = {construction.name: construction for construction in catalogue()}
 
 

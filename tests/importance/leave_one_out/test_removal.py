@@ -107,6 +107,7 @@ def test_padding_changes_no_number(encoder, tolerance, near):
     equal(removals.distance[:, :32], expected, near)
 
 
+@pytest.mark.whole
 @PRECISIONS
 @pytest.mark.parametrize("shortcut", [True, False])
 @pytest.mark.parametrize("encoder", ENCODERS)

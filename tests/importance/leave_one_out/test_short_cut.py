@@ -44,6 +44,7 @@ def every_text_encoded(classifier, batch, outputs, **settings):
     return removals
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("tolerance", [1e-6, 0.0])
 @pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
 @pytest.mark.parametrize("encoder", [*ENCODERS, "gru", "none"])
@@ -177,6 +178,7 @@ def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_to
     assert_close(near, exact, atol=1e-7, rtol=0, equal_nan=True)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("scale", [1.0, 5.0, 20.0])
 @pytest.mark.parametrize("seed", range(2))
 def test_random_networks_with_large_weights_end_at_the_definition(scale, seed):

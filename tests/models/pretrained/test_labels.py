@@ -11,6 +11,9 @@ from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.label_check import mixed_up
 from tests.models.pretrained.whole_words import ROWS, library_says, network, opened, tokenizer
 
+# checkpoints are saved, loaded and asked
+pytestmark = pytest.mark.whole
+
 pytest.importorskip("transformers")
 
 

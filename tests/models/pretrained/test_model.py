@@ -32,6 +32,9 @@ from tests.models.pretrained.families import (
 )
 from tests.toys import predict
 
+# many networks are built, saved and loaded
+pytestmark = pytest.mark.whole
+
 pytest.importorskip("transformers")
 SHORT = {
     "bert",

@@ -13,6 +13,9 @@ from torch.testing import assert_close
 from tests.models.pretrained.test_unseen import DECODER, ENDS, MODERNBERT, WINDOWS
 from tests.models.pretrained.whole_words import ROWS, network, opened, tokenizer
 
+# every test of another network
+pytestmark = pytest.mark.whole
+
 pytest.importorskip("transformers")
 TEXTS = [f"{text} {text}" for text, _ in ROWS[:3]]
 HEAD = 1
