@@ -7,6 +7,9 @@ from attnprobe.cli.bench import bench, cited
 from attnprobe.evidence.statistics import Interval
 from tests.toy_bench import write_bench
 
+# a bench is made and judged
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -26,6 +26,7 @@ def test_every_importance_has_settings_a_title_and_a_colour_of_its_own():
     assert all(re.fullmatch("#[0-9A-F]{6}", member.colour) for member in members)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("question", [False, True])
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in (*OF_DATA, *REFUSING)])
 def test_padding_changes_no_score_and_the_sign_is_declared(stem, question):

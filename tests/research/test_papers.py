@@ -34,6 +34,9 @@ from research.papers.networks import CONCLUSIONS, Network, conclusions, networks
 from research.papers.record import read_record
 from tests.invented_runs import invented_run
 
+# whole pages are made
+pytestmark = pytest.mark.whole
+
 PLAIN = Setup()
 STARTED = Setup("glove")
 
