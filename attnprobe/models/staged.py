@@ -23,6 +23,9 @@ from attnprobe.models.trained import TrainedModel
 
 LINEAR_WITHIN = 1e-9
 """Largest relative difference, in float64, at which a decoder counts as linear."""
+APART_WITHIN = 1e-3
+"""Largest difference of a text's logits beside other texts and without them, by the largest logit:
+the module may be examined in float32."""
 MARKER = 3
 """What stands before and after a text whose own module has no markers; the module never sees it."""
 
@@ -193,6 +196,7 @@ class StagedModel(TrainedModel):
         self.has_markers = True
         # its own flag alone: whether the module trains is its trainer's affair
         self.training = False
+        self._reads_texts_apart = False
 
     def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
         """The word vectors: what the module's first embedding makes of the ids."""
@@ -237,7 +241,14 @@ class StagedModel(TrainedModel):
         )
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
-        """The map from attention to prediction, by the module's `decode`."""
+        """The map from attention to prediction, by the module's `decode`.
+
+        Raises:
+            UserError: what the module says of a text depends on the other texts of its batch.
+        """
+        if not self._reads_texts_apart and len(batch) > 1:
+            self._check_texts_are_apart(batch)
+            self._reads_texts_apart = True
         hidden = outputs.hidden.detach()
         attention = outputs.attention.detach()
         readout = Readout(
@@ -318,6 +329,25 @@ class StagedModel(TrainedModel):
                 f"expected 1, and 0 outside of content. "
                 f"scores.masked_fill(~content, -torch.inf).softmax(-1) is one"
             )
+
+    @torch.no_grad()
+    def _check_texts_are_apart(self, batch: Batch) -> None:
+        """Refuse a module that reads the second half of a batch otherwise without the first."""
+        half = slice(len(batch) // 2, None)
+        together = self.outputs_from(batch).logits[half]
+        without_others = self.outputs_from(batch.rows(half)).logits
+        difference = (together - without_others).abs().amax(-1)
+        if bool(difference.max() <= APART_WITHIN * together.abs().max().clamp(min=1)):
+            return
+        row = int(difference.argmax())
+        number = int(batch.example_id[half][row])
+        raise UserError(
+            f"{type(self.module).__name__} has the logits {_in_short(together[row])} for text "
+            f"{number} in its batch, and {_in_short(without_others[row])} without the texts before "
+            f"it: expected the same, as every number is of one text. Look for a recurrent layer "
+            f"without batch_first=True, dropout that eval() does not turn off, or a mean over the "
+            f"batch"
+        )
 
     @contextmanager
     def _embedding(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
@@ -406,6 +436,11 @@ class OwnModel(StagedModel):
                 f"({type(self.module).__name__}): give model.module the arguments that it was "
                 f"trained with ({reason})"
             ) from None
+
+
+def _in_short(logits: Float[Tensor, "classes"]) -> str:
+    """The logits of the first classes, for a message."""
+    return ", ".join(f"{logit:.3g}" for logit in logits[:4].tolist())
 
 
 def _two_classes(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:

@@ -455,6 +455,32 @@ def test_padding_and_batch_size_change_no_number_of_an_own_module():
         assert_frame_equal(table, tables[0], rtol=1e-9, atol=1e-12)
 
 
+class BatchAsTime(LitClassifier):
+    """Its recurrent layer takes the texts of a batch for the words of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 8)
+
+
+class AlwaysDropsOut(LitClassifier):
+    def encode(self, ids):
+        return nn.functional.dropout(super().encode(ids), 0.2)
+
+
+class CentredOverTheBatch(LitClassifier):
+    def encode(self, ids):
+        hidden = super().encode(ids)
+        return hidden - hidden.mean(0)
+
+
+@pytest.mark.parametrize("module", [BatchAsTime, AlwaysDropsOut, CentredOverTheBatch])
+def test_a_module_whose_texts_change_one_another_is_refused(module):
+    line = f"{module.__name__} has the logits .* for text [12] in its batch, and .* without"
+    with pytest.raises(UserError, match=line):
+        trainer(Permutation()).test(module(), own_loader(batch_size=3), verbose=False)
+
+
 def test_importances_that_differentiate_or_remove_words_read_an_own_module():
     correlation = Correlation(importances=["gradient", "leave_one_out"])
     model = LitClassifier()
