@@ -3,6 +3,7 @@
 Each check is a number, a threshold and a sentence.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,6 +148,7 @@ def check_data(
     _check_sizes(checks, data)
     _check_classes(checks, data)
     _check_rare_classes(checks, data)
+    _check_spellings_of_classes(checks, data)
     _check_empty_cells(checks, data)
     _check_copies(checks, data)
     _check_lengths(checks, data)
@@ -243,6 +245,22 @@ def _check_rare_classes(checks: _Checks, data: _DataSet) -> None:
         1,
         f"rare classes: {_listed(rare) or 'none'}",
         f"too few rows to be {purpose}; {remedy}",
+    )
+
+
+def _check_spellings_of_classes(checks: _Checks, data: _DataSet) -> None:
+    """Classes whose names differ in case, in spaces or in the form of their characters alone."""
+    spellings: dict[str, list[str]] = {}
+    for name in data.counts[data.main]["per class"]:
+        plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+        spellings.setdefault(plain, []).append(name)
+    alike = [" and ".join(map(repr, names)) for names in spellings.values() if len(names) > 1]
+    checks.from_on(
+        "classes spelt alike",
+        len(alike),
+        1,
+        f"classes that differ in spelling alone: {_listed(alike) or 'none'}",
+        "they count as different; give rows of one class the same label",
     )
 
 

@@ -113,6 +113,7 @@ WITH_TWO_LABELS = pd.concat([clean(400), SECOND_LABELS])
 RARE_CLASS = ["rare" if n % 33 == 0 else "common" for n in range(1000)]
 CLASS_OF_THREE_ROWS = np.array([0, 1] * 500, object)
 CLASS_OF_THREE_ROWS[[10, 400, 800]] = "n/a yet"
+TWO_SPELLINGS = ["Good" if n % 4 == 0 else ("good", "bad")[n % 2] for n in range(1000)]
 EMPTY_CELLS = texts(1000)
 EMPTY_CELLS[100:200] = [None] * 100
 CHINESE = ["我们再也不会来了位置偏僻", "房间很干净服务也好", "早餐一般价格太高"]
@@ -130,6 +131,10 @@ FAULTS = {
         "97 % of the training rows are 'common': always guessing it is right",
     ),
     "rare classes": (clean().assign(label=CLASS_OF_THREE_ROWS), "'n/a yet' ("),
+    "classes spelt alike": (
+        clean().assign(label=TWO_SPELLINGS),
+        "differ in spelling alone: 'Good' and 'good': they count as different",
+    ),
     "empty cells": (
         clean().assign(text=EMPTY_CELLS),
         "100 of 1,000 rows have no text or no label (text is null: 100)",
@@ -157,6 +162,22 @@ def test_each_fault_is_warned_of(tmp_path, name):
     checks = checked(tmp_path, frame)
     assert name in warned(checks)
     assert sentence in checks[name].sentence
+
+
+@pytest.mark.parametrize("spelling", ["VERY GOOD", "very  good", "ｖｅｒｙ ｇｏｏｄ"])
+def test_case_spaces_and_wide_letters_make_no_other_word_of_a_class(tmp_path, spelling):
+    frame = clean().replace("good", "very good")
+    frame.loc[:99, "label"] = spelling
+    check = checked(tmp_path, frame)["classes spelt alike"]
+    assert check.value == 1
+
+
+def test_classes_of_almost_the_same_letters_are_different(tmp_path):
+    frame = clean()
+    frame.loc[:99, "label"] = "goods"
+    check = checked(tmp_path, frame)["classes spelt alike"]
+    assert check.value == 0
+    assert check.sentence == "classes that differ in spelling alone: none"
 
 
 def test_many_cut_texts_are_warned_of(tmp_path):
