@@ -599,6 +599,11 @@ def wilson_of_half_width(share: float, half_width: float) -> Interval:
     that of so many (Korn & Graubard 1998). Unlike the symmetric one it is as skew as the shares of
     few rows are, and does not leave the scale.
 
+    Near 0 and 1 rows hardly differ, and a half width that has other reasons, such as noise in each
+    row's own number, would belong to less than one row, whose interval is the whole scale. There
+    are therefore at least as many rows as one hit and one miss need, and no end is nearer than
+    that of the symmetric interval.
+
     Args:
         share: 0 to 1; of 0 or 1 the interval is the symmetric one, cut at the ends of the scale.
         half_width: of the symmetric interval, 0 or more.
@@ -607,16 +612,28 @@ def wilson_of_half_width(share: float, half_width: float) -> Interval:
     >>> tuple(round(number, 3) for number in wilson_of_half_width(0.8, symmetric))
     (0.8, 0.49, 0.943)
     """
+    low = max(0.0, share - half_width)
+    high = min(1.0, share + half_width)
     variance_of_a_row = share * (1 - share)
     if variance_of_a_row <= 0:
-        return Interval(share, max(0.0, share - half_width), min(1.0, share + half_width))
-    return _score_interval(share, half_width**2 / variance_of_a_row)
+        return Interval(share, low, high)
+
+    squares_per_row = half_width**2 / variance_of_a_row
+    squares_of_fewest_rows = _z() ** 2 * min(share, 1 - share)
+    if squares_per_row <= squares_of_fewest_rows:
+        return _score_interval(share, squares_per_row)
+    wilson = _score_interval(share, squares_of_fewest_rows)
+    return Interval(share, min(low, wilson.low), max(high, wilson.high))
 
 
 def _wilson_of_share(share: float, effective_rows: float) -> Interval:
     """Wilson's score interval for a share of so many independent rows, whole or not."""
-    z = float(scipy.stats.norm.ppf(UPPER_TAIL))
-    return _score_interval(share, z**2 / effective_rows)
+    return _score_interval(share, _z() ** 2 / effective_rows)
+
+
+def _z() -> float:
+    """The normal quantile of a 95 % interval, 1.96."""
+    return float(scipy.stats.norm.ppf(UPPER_TAIL))
 
 
 def _score_interval(share: float, squares_per_row: float) -> Interval:
@@ -660,7 +677,7 @@ def paired_difference(more: int, less: int, n: int) -> Interval:
     if n == 0:
         return Interval(np.nan, np.nan, np.nan)
     estimate = (more - less) / n
-    limit = float(scipy.stats.norm.ppf(UPPER_TAIL))
+    limit = _z()
 
     def excess(difference: float, side: int) -> float:
         """The score of a difference beyond the limit."""

@@ -404,6 +404,26 @@ def test_a_half_width_at_the_end_of_the_scale_is_cut_there():
     assert statistics.wilson_of_half_width(1, 0.25) == (1, 0.75, 1)
 
 
+@pytest.mark.parametrize("distance", [1e-9, 1e-4, 1e-3, 0.01])
+def test_noise_beside_an_end_of_the_scale_does_not_open_the_whole_scale(distance):
+    """A share that is hardly above 0 is known as well as one of 0 itself."""
+    _, low, high = statistics.wilson_of_half_width(distance, 0.05)
+    assert low == 0
+    assert high == pytest.approx(distance + 0.05)
+    _, low, high = statistics.wilson_of_half_width(1 - distance, 0.05)
+    assert low == pytest.approx(1 - distance - 0.05)
+    assert high == 1
+
+
+def test_the_ends_for_a_half_width_move_with_the_share():
+    half_width = 0.05
+    shares = np.linspace(0, 1, 20_001)
+    intervals = [statistics.wilson_of_half_width(share, half_width) for share in shares]
+    steps = np.diff(intervals, axis=0)
+    largest_step = np.abs(steps).max()
+    assert largest_step < half_width / 10
+
+
 @pytest.mark.parametrize("hits", [0, 1, 7, 20, 39, 40])
 def test_a_share_of_rows_that_are_clusters_of_their_own_is_wilsons(hits):
     row = np.arange(40)
