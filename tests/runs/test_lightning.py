@@ -481,6 +481,19 @@ def test_a_module_whose_texts_change_one_another_is_refused(module):
         trainer(Permutation()).test(module(), own_loader(batch_size=3), verbose=False)
 
 
+class RulesOneClassOut(LitClassifier):
+    def decode(self, hidden, attention):
+        logits = super().decode(hidden, attention)
+        never = torch.full_like(logits[:, :1], -torch.inf)
+        return torch.cat([logits, never], -1)
+
+
+def test_a_class_that_is_ruled_out_in_every_text_is_no_difference():
+    permutation = Permutation()
+    trainer(permutation).test(RulesOneClassOut(), own_loader(batch_size=3), verbose=False)
+    assert permutation.table().example_id.nunique() == len(own_texts())
+
+
 def test_importances_that_differentiate_or_remove_words_read_an_own_module():
     correlation = Correlation(importances=["gradient", "leave_one_out"])
     model = LitClassifier()
