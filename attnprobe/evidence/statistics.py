@@ -166,7 +166,7 @@ KEPT = 10_000_000
 """Resampling weights that are kept, a byte each: of up to 5,000 texts."""
 KEPT_SIZES = 8
 """Sizes whose weights are kept: that of all texts of a run, and of each of its classes."""
-FEWEST_TEXTS = 3
+FEWEST_RESAMPLED = 3
 """Texts that have an interval: of two every resample that varies has the mean of the sample."""
 LEAST_SPREAD = 1e-9
 """Standard error of a resample, as a share of the sample's, below which the resample counts as one
@@ -331,13 +331,13 @@ def resampled_runs(
 
     Returns:
         No interval where nothing varies, where a number is undefined, or of fewer than
-        `FEWEST_TEXTS`.
+        `FEWEST_RESAMPLED`.
     """
     runs, texts, _ = parts.shape
     with np.errstate(invalid="ignore", divide="ignore"):
         totals = parts.sum(1)
         value = float(statistic(totals).mean()) if parts.size else float("nan")
-        if not np.isfinite(value) or texts < FEWEST_TEXTS:
+        if not np.isfinite(value) or texts < FEWEST_RESAMPLED:
             return Interval(value, np.nan, np.nan)
         influence = pseudovalues(parts, totals, statistic)
         if not np.isfinite(influence).all() or is_constant(influence.ravel()):
@@ -468,14 +468,14 @@ def over_pairs(
 
     Returns:
         No interval with two runs, for one pair does not say how others would differ, or of fewer
-        than `FEWEST_TEXTS`.
+        than `FEWEST_RESAMPLED`.
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)
     mean_parts = parts[different].mean(0)[None]
     over_texts = resampled_runs(mean_parts, statistic, low=low, high=high)
     value = over_texts.value
-    if runs < 3 or parts.shape[2] < FEWEST_TEXTS:
+    if runs < 3 or parts.shape[2] < FEWEST_RESAMPLED:
         return Interval(value, np.nan, np.nan)
 
     without_run = []
