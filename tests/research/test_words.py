@@ -9,10 +9,18 @@ from pandas.testing import assert_frame_equal
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.verdicts import Answer, Verdict
 from attnprobe.findings.track_record import CALIBRATION, answers_of
-from research.grammar import RuleSpec
+from research.grammar import RuleSpec, drawn_rules
 from research.objectives import wrong_word
 from research.words.__main__ import main
-from research.words.cells import ENCODERS, LEARNED, OWN_ATTENTIONS, Cell, Grid, sample_of
+from research.words.cells import (
+    CHECKPOINT_ATTENTIONS,
+    ENCODERS,
+    LEARNED,
+    OWN_ATTENTIONS,
+    Cell,
+    Grid,
+    sample_of,
+)
 from research.words.docs import PAGES, ROOT, parts_of, with_parts
 from research.words.rows import SCHEMA, rows_of, ship, table_of
 from research.words.tables import curve_table, tables_of
@@ -20,6 +28,7 @@ from research.words.truth import Facts
 from tests.small_runs import composed
 
 TOKEN = RuleSpec.named("token")
+PLAN = (ROOT / "docs" / "results" / "verdict_plan.md").read_text(encoding="utf-8")
 TINY = ("--rules", "token", "--encoders", "average", "--draws", "100")
 
 
@@ -319,3 +328,14 @@ def test_the_shipped_file_is_small_and_its_truth_follows_from_its_facts():
         facts = Facts(**{name: getattr(row, name) for name in names})
         avoids_reason = row.standing in ("blind", "avoiding")
         assert facts.truth(avoids_reason=avoids_reason) == row.truth
+
+
+def test_the_kept_rows_of_minilm_are_of_the_sealed_plan():
+    rows = rows_of([ROOT / "research" / "words" / "minilm"])
+    table_of(rows)  # they have every column
+    (commit,) = {row["commit"] for row in rows}
+    sealed_rules = drawn_rules(commit, 40, "first")[:4]
+    assert f"--commit {commit}" in PLAN
+    assert {row["rule"] for row in rows} <= {rule.name for rule in sealed_rules}
+    assert {row["attention"] for row in rows} <= set(CHECKPOINT_ATTENTIONS)
+    assert f"{len(rows)} of 60 so far" in PLAN
