@@ -14,6 +14,7 @@ import torch
 from lightning import LightningModule, Trainer
 from torch import Tensor
 
+from attnprobe import __version__
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.metrics import declared, warn_of_undeclared
 from attnprobe.core.readout import Readout
@@ -459,7 +460,8 @@ def made_with(*libraries: str) -> dict[str, Any]:
     Args:
         libraries: whose versions are listed, besides attnprobe, torch, numpy and Python.
     """
-    versions = {name: version(name) for name in ("attnprobe", "torch", "numpy", *libraries)}
-    versions["python"] = platform.python_version()
+    versions = {name: version(name) for name in ("torch", "numpy", *libraries)}
+    # a copy that is not installed has no entry among the installed packages
+    versions |= {"attnprobe": __version__, "python": platform.python_version()}
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"versions": versions, "finished": finished}
