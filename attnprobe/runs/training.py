@@ -107,6 +107,8 @@ IRRELEVANT_ADVICE = (
     # torchmetrics has gathered these from all processes already
     "sync_dist=True.* when logging on epoch level in distributed setting",
     "number of training batches .* is smaller than the logging interval",
+    # `trainer.accelerator=cpu` is a choice
+    "GPU available but not used",
 )
 """Lightning's advice that does not concern a user of this program."""
 

@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 import torch
 from lightning import Callback, LightningDataModule
@@ -7,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from attnprobe.core.errors import UserError
 from attnprobe.runs.run import run
-from attnprobe.runs.training import fit
+from attnprobe.runs.training import fit, quiet_lightning
 from tests.small_runs import small_run
 from tests.toys import recipe, toy_batch, toy_classifier
 
@@ -47,6 +49,18 @@ def fitted(
         patience=patience,
         stop_at=stop_at,
     )
+
+
+@pytest.mark.parametrize(
+    ("advice", "is_shown"),
+    [("GPU available but not used. You can set it by doing …", False), ("The loss is NaN", True)],
+)
+def test_advice_against_what_was_chosen_is_not_shown(advice, is_shown):
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with quiet_lightning():
+            warnings.warn(advice, stacklevel=1)
+    assert bool(shown) == is_shown
 
 
 @pytest.mark.parametrize(("patience", "epochs"), [(None, 7), (2, 3)])
