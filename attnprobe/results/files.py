@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BufferedReader
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -29,6 +30,8 @@ from attnprobe.core.sanitise import visible
 
 MAX_JSON = 256 << 20
 """Bytes. A manifest lists the classes, which may be all the words of a language: some megabytes."""
+DEEPEST_YAML = 100
+"""Levels of settings. Python's own limit depends on its version."""
 
 
 class Record(TypedDict):
@@ -151,15 +154,27 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
     """
     content = read_bytes(path)
     try:
-        events = yaml.parse(content, Loader=PlainLoader)
-        if any(isinstance(event, yaml.AliasEvent) for event in events):
-            raise ValueError("aliases are refused, a run writes plain data")
+        _check_yaml(content)
         value = yaml.load(content, Loader=PlainLoader)
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise ValueError("expected settings by name")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise damaged(path, " ".join(str(error).split())[:200]) from None
     return value
+
+
+def _check_yaml(content: bytes) -> None:
+    events = list(yaml.parse(content, Loader=PlainLoader))
+    if any(isinstance(event, yaml.AliasEvent) for event in events):
+        raise ValueError("aliases are refused, a run writes plain data")
+    levels = accumulate(_step_in_depth(event) for event in events)
+    if max(levels, default=0) > DEEPEST_YAML:
+        raise ValueError(f"expected at most {DEEPEST_YAML} levels of settings")
+
+
+def _step_in_depth(event: yaml.Event) -> int:
+    is_start = isinstance(event, yaml.CollectionStartEvent)
+    return int(is_start) - int(isinstance(event, yaml.CollectionEndEvent))
 
 
 # What a file holds, in 64 hexadecimal digits; and JSON files that carry their own.

@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import MARKER, STAGING, RunDirectory
 from attnprobe.results.files import (
+    DEEPEST_YAML,
     DamagedRun,
     read_json,
     read_sealed,
@@ -39,6 +40,7 @@ BROKEN_YAML = {
     "key is a list": b"? [1]\n: 2\n",
     "key is a number": b"1: 2\n",
     "deep": b"a: " + b"[" * 20_000 + b"]" * 20_000,
+    "a level too deep": b"a: " + b"[" * DEEPEST_YAML + b"]" * DEEPEST_YAML,
     "two documents": b"a: 1\n---\nb: 2\n",
     "python tag": b"a: !!python/object/apply:os.system [true]\n",
     "own tag": b"a: !run {}\n",
