@@ -5,6 +5,7 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.findings.headlines import compare
@@ -30,7 +31,7 @@ def test_files_of_a_run(make_run, tmp_path):
     ]
     headlines = pd.read_csv(files[0])
     expected = compare(read_results(run))
-    assert headlines["mean"].tolist() == expected["mean"].tolist()
+    assert_allclose(headlines["mean"], expected["mean"], rtol=1e-12)
     published = pd.read_csv(files[4])
     assert len(published) == expected["published"].notna().sum() > 0
     row = published.set_index(["title", "group"]).loc[("accuracy", "overall")]

@@ -2,6 +2,7 @@
 the last table."""
 
 from collections import Counter
+from functools import wraps
 
 import pytest
 from pydantic import TypeAdapter
@@ -71,6 +72,7 @@ def test_a_run_checks_each_setting_and_constructs_each_object_once(checks, monke
     def count(kind):
         construct = kind.__init__
 
+        @wraps(construct)  # the signature, which is looked up once in a process
         def counted(self, *args, **kwargs):
             constructed[kind] += 1
             construct(self, *args, **kwargs)
