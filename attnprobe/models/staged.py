@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
+from attnprobe.core.printing import tell
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Checked, Name
 from attnprobe.data.batching import TextSplit
@@ -26,6 +27,8 @@ LINEAR_WITHIN = 1e-9
 APART_WITHIN = 1e-3
 """Largest difference of a text's logits beside other texts and without them, by the largest logit:
 the module may be examined in float32."""
+SUM_WITHIN = 1e-5
+"""Largest distance from 1 of what looks like probabilities, in float32."""
 MARKER = 3
 """What stands before and after a text whose own module has no markers; the module never sees it."""
 
@@ -244,10 +247,13 @@ class StagedModel(TrainedModel):
         """The map from attention to prediction, by the module's `decode`.
 
         Raises:
-            UserError: what the module says of a text depends on the other texts of its batch.
+            UserError: what the module says of a text depends on the other texts of its batch, or is
+                no prediction.
         """
+        self._check_logits(batch, outputs.logits)
         if not self._reads_texts_apart and len(batch) > 1:
             self._check_texts_are_apart(batch)
+            self._warn_of_probabilities(outputs.logits)
             self._reads_texts_apart = True
         hidden = outputs.hidden.detach()
         attention = outputs.attention.detach()
@@ -328,6 +334,31 @@ class StagedModel(TrainedModel):
                 f"{float(total.max()):.4g}, and up to {outside:.4g} where there is no word: "
                 f"expected 1, and 0 outside of content. "
                 f"scores.masked_fill(~content, -torch.inf).softmax(-1) is one"
+            )
+
+    def _check_logits(self, batch: Batch, logits: Float[Tensor, "batch classes"]) -> None:
+        """Refuse logits of which no probabilities follow."""
+        is_undefined = probabilities(logits, self.task).isnan().any(-1)
+        if not bool(is_undefined.any()):
+            return
+        row = int(is_undefined.nonzero()[0])
+        raise UserError(
+            f"{type(self.module).__name__}.decode returned the logits {_in_short(logits[row])} for "
+            f"text {int(batch.example_id[row])}: expected numbers, and -inf at most for classes "
+            f"that are ruled out while another is not. Look for a division by 0, or for a logarithm"
+        )
+
+    def _warn_of_probabilities(self, logits: Float[Tensor, "batch classes"]) -> None:
+        """Warn where several texts' logits look like the result of a softmax."""
+        if self.task is not Task.SINGLE_LABEL:
+            return
+        is_share = (logits >= 0) & (logits <= 1)
+        sums_to_one = (logits.sum(-1) - 1).abs() < SUM_WITHIN
+        if bool(is_share.all()) and bool(sums_to_one.all()):
+            tell(
+                f"warning: {type(self.module).__name__}.decode returns numbers from 0 to 1 that "
+                f"sum to 1: it is expected to return logits, of which the softmax is taken. If "
+                f"these are probabilities, return their logarithm"
             )
 
     @torch.no_grad()

@@ -494,6 +494,55 @@ def test_a_class_that_is_ruled_out_in_every_text_is_no_difference():
     assert permutation.table().example_id.nunique() == len(own_texts())
 
 
+class Undefined(LitClassifier):
+    """Of the text with the id 4 in it nothing follows."""
+
+    wrong = torch.nan
+
+    def encode(self, ids):
+        self.ids = ids
+        return super().encode(ids)
+
+    def decode(self, hidden, attention):
+        logits = super().decode(hidden, attention)
+        has_id = (self.ids == 4).any(1)
+        if len(logits) != len(has_id):  # several attentions of each text
+            return logits
+        return logits.masked_fill(has_id[:, None], self.wrong)
+
+
+class RulesAllOut(Undefined):
+    wrong = -torch.inf
+
+
+@pytest.mark.parametrize("module", [Undefined, RulesAllOut])
+def test_a_module_that_predicts_nothing_is_refused_with_the_text(module):
+    first = next(number for number, (text, _) in enumerate(own_texts()) if 4 in text)
+    line = rf"{module.__name__}\.decode returned the logits (nan, nan|-inf, -inf) for text {first}:"
+    with pytest.raises(UserError, match=line):
+        trainer(Permutation()).test(module(), own_loader(), verbose=False)
+
+
+class GivesProbabilities(LitClassifier):
+    def decode(self, hidden, attention):
+        return super().decode(hidden, attention).softmax(-1)
+
+
+class GivesLogProbabilities(LitClassifier):
+    def decode(self, hidden, attention):
+        return super().decode(hidden, attention).log_softmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("module", "is_warned"),
+    [(GivesProbabilities, True), (GivesLogProbabilities, False), (LitClassifier, False)],
+)
+def test_probabilities_in_place_of_logits_are_warned_of_once(module, is_warned, capsys):
+    trainer(Permutation()).test(module(), own_loader(batch_size=4), verbose=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("decode returns numbers from 0 to 1 that sum to 1") == is_warned
+
+
 def test_importances_that_differentiate_or_remove_words_read_an_own_module():
     correlation = Correlation(importances=["gradient", "leave_one_out"])
     model = LitClassifier()
