@@ -91,16 +91,21 @@ def texts_in(file: Path | None) -> list[str]:
     """The texts of a file, one a line; none where there is no file.
 
     Raises:
-        UserError: it is no file, or not in UTF-8.
+        UserError: it is no file, a table, or not in UTF-8.
     """
     if file is None:
         return []
     from attnprobe.core.errors import UserError
-    from attnprobe.data.local_files import find_path
+    from attnprobe.data.local_files import READABLE, ending_of, find_path
 
     path = find_path(file)
     if not path.is_file():
         raise UserError(f"--file {file}: expected a file with a text on every line")
+    if ending_of(path) in READABLE:
+        raise UserError(
+            f"--file {file} is a table: expected a file with a text on every line and nothing "
+            f"else. Save the column with the texts as a .txt file"
+        )
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

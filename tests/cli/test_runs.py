@@ -249,7 +249,13 @@ def test_mistakes_in_explain_are_one_line(runs, capsys, arguments, message):
 def test_files_that_explain_cannot_read_are_one_line(runs, tmp_path, capsys):
     latin = tmp_path / "latin.txt"
     latin.write_text("a good film\nune soirée\n", encoding="cp1252")
-    messages = {latin: "latin.txt: line 2 is not UTF-8, expected", tmp_path: "expected a file with"}
+    table = tmp_path / "reviews.CSV"
+    table.write_text("text,stars\na good film,5\n")
+    messages = {
+        latin: "latin.txt: line 2 is not UTF-8, expected",
+        tmp_path: "expected a file with",
+        table: "reviews.CSV is a table: expected a file with a text on every line",
+    }
     for path, message in messages.items():
         with pytest.raises(SystemExit) as ended:
             main(["explain", str(runs[0]), "--file", str(path)])
