@@ -242,6 +242,11 @@ class Columns(metaclass=Checked):
     label_delimiter: Text = ";"
 
     def __post_init__(self) -> None:
+        if self.label in (self.text, self.text2):
+            raise UserError(
+                f"data.label={self.label} is the column of the texts as well: expected the column "
+                f"with each text's class"
+            )
         if self.asks_labels and self.group is None:
             raise UserError(
                 "data.question_kind=label: the rows of one text belong together; expected "

@@ -3,6 +3,7 @@ from itertools import compress
 import pytest
 
 from attnprobe.core.errors import UserError
+from attnprobe.data.columns import Columns
 from attnprobe.data.passages import places_of
 from attnprobe.data.text import TextRules
 from tests.data.toys import ready
@@ -69,3 +70,9 @@ def test_each_annotator_has_two_bits_of_a_number(marked):
 def test_characters_cannot_be_counted_in_a_changed_text(setting, value):
     with pytest.raises(UserError, match=f"data.{setting}: {value[0]} changes the text"):
         ready(rationale="why", rationale_kind="characters", **{setting: value})
+
+
+@pytest.mark.parametrize("setting", ["text", "text2"])
+def test_the_texts_are_not_their_own_classes(setting):
+    with pytest.raises(UserError, match=r"data\.label=review is the column of the texts as well"):
+        Columns(label="review", **{setting: "review"})
