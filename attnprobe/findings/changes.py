@@ -92,8 +92,9 @@ class Changes:
             `ChangedVerdict`.
         sentences: what each run's own page says first of its attention.
         examples: a row per text that both have: `example_id text label first second attention`, the
-            predicted classes, and the JSD of the attentions in nats (NaN: over different units);
-            other predictions first, then the largest.
+            label (both, where their data differ), the predicted classes, and the JSD of the
+            attentions in nats (NaN: over different units); other predictions first, then the
+            largest.
         shared: number of texts that both have.
         first_only: number of texts that only the first run has.
         second_only: number of texts that only the second run has.
@@ -332,7 +333,10 @@ def changed_examples(
         {
             "example_id": before["example_id"].to_numpy(),
             "text": [_shortened(words) for words in before["words"]],
-            "label": [label_text(label, classes) for label in before["label"]],
+            "label": [
+                _both_labels(label_text(first, classes), label_text(second, classes))
+                for first, second in zip(before["label"], after["label"], strict=True)
+            ],
             "first": [label_text(label, classes) for label in before["prediction"]],
             "second": [label_text(label, classes) for label in after["prediction"]],
             "attention": [
@@ -344,6 +348,11 @@ def changed_examples(
     # lexsort's last key counts first: other predictions, and among them the largest distance
     order = np.lexsort((-rows["attention"].fillna(0), rows["first"] == rows["second"]))
     return rows.iloc[order].reset_index(drop=True)
+
+
+def _both_labels(first: str, second: str) -> str:
+    """A text's label in both runs' data, which need not be the same file."""
+    return first if first == second else f"{first}, in B {second}"
 
 
 def _shortened(words: str) -> str:
