@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.files import DamagedRun, Record, damaged, is_record, read_sealed, record_of
+from attnprobe.results.manifest import check_manifest
 
 Places = str | os.PathLike | Iterable[str | os.PathLike]
 """Where finished runs are: a run's directory, one above several runs, a glob pattern, or a list of
@@ -162,8 +163,16 @@ class RunDirectory:
         return os.path.lexists(self / TRAINED)
 
     def read_manifest(self) -> dict[str, Any] | None:
-        """The manifest, None where there is none; or a `DamagedRun`."""
-        return self.read_listing(MANIFEST) if self.is_finished else None
+        """The manifest, None where there is none.
+
+        Raises:
+            DamagedRun: if it is not as a run writes it.
+        """
+        if not self.is_finished:
+            return None
+        content = self.read_listing(MANIFEST)
+        check_manifest(content, self / MANIFEST)
+        return content
 
     def manifest(self) -> dict[str, Any]:
         """The manifest of a finished run.
