@@ -1,7 +1,7 @@
 """The runs of a report, grouped by what may be pooled; their numbers are read on demand."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from attnprobe.findings.quality import Quality, quality_of
 from attnprobe.results.directory import Places, RunDirectory, sound_runs, warn_of
 from attnprobe.results.files import DamagedRun
 from attnprobe.results.fingerprint import flattened
+from attnprobe.results.manifest import Manifest
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.pivot import RUN
 
@@ -41,7 +42,7 @@ class Run:
     """
 
     directory: Path
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     numbers: Numbers
     run_id: str
     experiment: str

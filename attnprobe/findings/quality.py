@@ -154,7 +154,8 @@ def _only_class(prediction: np.ndarray, names: Sequence[str]) -> str | None:
     numbers = np.unique(prediction)
     if len(numbers) > 1:
         return None
-    return names[numbers[0]] if len(names) else f"class {numbers[0]}"
+    number = int(numbers[0])
+    return names[number] if number < len(names) else f"class {number}"
 
 
 def _margin(distances: np.ndarray) -> float:

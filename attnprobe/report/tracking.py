@@ -381,7 +381,7 @@ def tables(
 
 def _metric_table(run: Run) -> pd.DataFrame:
     """Unit, range and direction of every metric of a run."""
-    directions = {True: "higher", False: "lower"}
+    directions = {True: "higher", False: "lower", None: ""}
     metrics = []
     for probe, entry in run.manifest["tables"].items():
         for metric, facts in entry.get("metrics", {}).items():
@@ -391,7 +391,7 @@ def _metric_table(run: Run) -> pd.DataFrame:
                     "unit": facts["unit"],
                     "range": Scale.of(facts).range,
                     "step": facts["step"],
-                    "better": directions.get(facts.get("higher_is_better"), ""),
+                    "better": directions[facts["higher_is_better"]],
                 }
             )
     return pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
@@ -505,7 +505,7 @@ def artifacts(
         log_text: False sends no words, names of classes, counts per class and findings in the data.
     """
     manifest = run.verify()
-    facts = {key: manifest[key] for key in FACTS_OF_RUN if key in manifest}
+    facts = {key: value for key, value in manifest.items() if key in FACTS_OF_RUN}
     if WEIGHTS in manifest["files"]:
         facts["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
     run_id = re.sub(r"[^A-Za-z0-9_.-]+", "-", manifest["run_id"])[-110:]

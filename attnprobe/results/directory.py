@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from glob import glob
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.files import DamagedRun, Record, damaged, is_record, read_sealed, record_of
-from attnprobe.results.manifest import check_manifest
+from attnprobe.results.manifest import Manifest, checked_manifest
 
 Places = str | os.PathLike | Iterable[str | os.PathLike]
 """Where finished runs are: a run's directory, one above several runs, a glob pattern, or a list of
@@ -85,7 +85,7 @@ STAGING = f"{MARKER}.new/"
 not moved yet."""
 UNTESTED = ("train", "validation")
 """Splits that no probe examines: their examples are there for the runs that learn from this one."""
-SECTION = "data_section"
+SECTION: Final = "data_section"
 """The manifest's key of what is said of the data before training: `notes`, what was guessed while
 reading, one sentence each; `checks`, see `attnprobe.data.data_warnings.Check`; and `files`, the
 name and digest of each split's file."""
@@ -162,7 +162,7 @@ class RunDirectory:
         """The training is finished: from here on the run may be resumed without it."""
         return os.path.lexists(self / TRAINED)
 
-    def read_manifest(self) -> dict[str, Any] | None:
+    def read_manifest(self) -> Manifest | None:
         """The manifest, None where there is none.
 
         Raises:
@@ -170,11 +170,9 @@ class RunDirectory:
         """
         if not self.is_finished:
             return None
-        content = self.read_listing(MANIFEST)
-        check_manifest(content, self / MANIFEST)
-        return content
+        return checked_manifest(self.read_listing(MANIFEST), self / MANIFEST)
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """The manifest of a finished run.
 
         Raises:
@@ -183,7 +181,7 @@ class RunDirectory:
         """
         content = self.read_manifest()
         if content is not None:
-            return {"tables": {}} | content
+            return {"tables": {}, **content}
         state = "does not exist"
         if self.path.exists():
             state = "holds no finished run (no manifest.json)"
@@ -219,7 +217,7 @@ class RunDirectory:
         refuse_other_names(files, self / file)
         return content
 
-    def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+    def verify(self, names: Iterable[str] | None = None) -> Manifest:
         """Compare files with the manifest, and return it.
 
         Args:

@@ -106,7 +106,7 @@ class Manifest(TypedDict, total=False):
         files: every file of the run.
         training: see `TrainingSettings`.
         training_fingerprint: of these settings.
-        classes: names, or numbers, in the order of the logits.
+        classes: names, in the order of the logits.
         counts: of each split, what was read, dropped and kept.
         data_section: see `DataSection`.
         chosen_epoch: whose weights were kept.
@@ -128,7 +128,7 @@ class Manifest(TypedDict, total=False):
     files: dict[str, Record]
     training: TrainingSettings
     training_fingerprint: str
-    classes: list[str | int]
+    classes: list[str]
     counts: dict[str, dict[str, Any]]
     data_section: DataSection
     chosen_epoch: int | None
@@ -141,8 +141,8 @@ class Manifest(TypedDict, total=False):
     finished: str
 
 
-def check_manifest(content: dict[str, Any], path: Path) -> None:
-    """Refuse a manifest of another shape than `Manifest`.
+def checked_manifest(content: dict[str, Any], path: Path) -> Manifest:
+    """What was read as a manifest, if it is one.
 
     Args:
         content: as it was read.
@@ -152,7 +152,7 @@ def check_manifest(content: dict[str, Any], path: Path) -> None:
         DamagedRun: one line with the first entry that is of another type.
     """
     try:
-        _adapter().validate_python(content)
+        return _adapter().validate_python(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = visible(".".join(map(str, first["loc"])))

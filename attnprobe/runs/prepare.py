@@ -9,6 +9,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.results.directory import CONFIG, PLAYGROUND, TRAINED, examples_file, table_file
 from attnprobe.results.files import DamagedRun, damaged, records_of
 from attnprobe.results.fingerprint import fingerprint, flattened
+from attnprobe.results.manifest import Manifest
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.build import importances_of
 from attnprobe.runs.settings import SPLIT, Settings
@@ -90,9 +91,7 @@ def is_finished(settings: Settings) -> bool:
     return manifest is not None and not missing_files(run, manifest, settings)
 
 
-def missing_files(
-    run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings
-) -> list[str]:
+def missing_files(run: OwnRunDirectory, manifest: Manifest | None, settings: Settings) -> list[str]:
     """Files that are still to be measured.
 
     Args:
@@ -171,7 +170,7 @@ def _refuse_changed_inputs(
         )
 
 
-def _is_current(probe: str, manifest: dict[str, Any], settings: Settings) -> bool:
+def _is_current(probe: str, manifest: Manifest, settings: Settings) -> bool:
     """Whether a table was made with these settings of its probe and importances, files included.
 
     A probe without a table is current as well: its file is missing, which counts already.

@@ -2,7 +2,7 @@ import pytest
 
 from attnprobe.results.directory import MANIFEST, RunDirectory
 from attnprobe.results.files import SEAL, DamagedRun, read_sealed
-from attnprobe.results.manifest import Manifest, check_manifest
+from attnprobe.results.manifest import Manifest, checked_manifest
 from attnprobe.runs.run import run
 from tests.small_runs import FEW_PASSES, small_run
 
@@ -28,7 +28,7 @@ def test_every_entry_of_a_run_is_declared(manifest):
 
 
 def test_a_runs_own_manifest_is_as_declared(manifest, tmp_path):
-    check_manifest(manifest, tmp_path)
+    assert checked_manifest(manifest, tmp_path) == manifest
 
 
 DECLARED = [
@@ -46,6 +46,6 @@ DECLARED = [
 def test_another_type_is_one_line_with_the_entry(manifest, tmp_path, path):
     changed = with_entry(manifest, path, {1, 2})
     with pytest.raises(DamagedRun, match=rf"manifest\.json is damaged: {path[0]}") as refused:
-        check_manifest(changed, tmp_path / MANIFEST)
+        checked_manifest(changed, tmp_path / MANIFEST)
     assert ".".join(path) in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -422,7 +422,7 @@ def add_run(browser: Browser, browsed: Browsed, share: float) -> dict[str, Any]:
     if browser.index["words"] and "pieces" in table.column_names:
         pieces = browser.add_rows(f"maps-{number}-pieces", kept_table.select(PIECES).to_pylist())
     classes = len(table["probability"][0]) if len(table) else 0
-    attend_to = run.manifest.get("training", {}).get("data", {}).get("attend_to")
+    attend_to = run.manifest.get("training", {}).get("data", {}).get("attend_to", "")
     return {
         "title": browsed.title,
         "data": run.data,

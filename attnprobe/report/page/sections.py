@@ -26,6 +26,7 @@ from attnprobe.report.studies.drawing import draw_study
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
 from attnprobe.results.directory import SECTION
+from attnprobe.results.manifest import CheckFacts
 from attnprobe.results.pivot import class_of
 from attnprobe.results.writer import OwnFolder
 
@@ -435,7 +436,7 @@ def about_runs(
         first run that says so; `data_notes`.
     """
     versions = pd.DataFrame([run.manifest.get("versions", {}) for run in runs])
-    checks: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
+    checks: dict[str, tuple[str, list[str], list[CheckFacts]]] = {}
     for run in runs:
         section = run.manifest.get(SECTION, {})
         if section.get("checks"):
