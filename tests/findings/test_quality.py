@@ -23,6 +23,7 @@ def test_one_class_for_every_text_is_named():
 
 def test_a_class_without_a_name_is_called_by_its_number():
     assert quality([0, 1], [1, 1]).only == "class 1"
+    assert quality([0, 1], [1, 1], ["no"]).only == "class 1"
 
 
 def test_of_no_text_there_is_no_quality():
