@@ -118,8 +118,10 @@ WORDS = {"vectors": "{}", "epochs": "{} epochs", "texts": "{}", "loss": "loss: {
 
 
 def headings(setups: Sequence[Setup]) -> dict[Setup, str]:
-    """Setup → its word vectors, and whatever else tells it apart from the others."""
+    """Setup → its word vectors, its part of a corpus, and what else tells it from the others."""
     varying = {"vectors"}
+    if any(setup.texts != ALL_TEXTS for setup in setups):
+        varying.add("texts")
     for setup in setups:
         varying.update(setup.differences(setups[0]))
     return {

@@ -13,6 +13,7 @@ from attnprobe.findings.studies.base import StudyReading, find_studies
 from research.markdown import markdown
 from research.papers.causes import Changed, Distances, changed, explanation, tally
 from research.papers.cells import (
+    ALL_TEXTS,
     FEWER,
     NO_DATA,
     RANDOM,
@@ -287,10 +288,16 @@ def answer_of(cells: Sequence[Cell]) -> str:
     possible = [cell for cell in shown if cell.is_possible]
     models = {(cell.data, cell.model) for cell in possible if cell.measured}
     all_models = {(cell.data, cell.model) for cell in possible}
+    of_parts = {
+        (pair.cell.data, pair.cell.model)
+        for pair in pairs
+        if pair.measured.setup.texts != ALL_TEXTS
+    }
+    on_a_part = f" ({len(of_parts)} on a part of the corpus)" if of_parts else ""
     lines = [
-        f"**Run so far**: {len(models)} of the {len(all_models)} models whose data are at hand, "
-        f"{_seeds(shown)}, with {len(pairs):,} of {len(possible):,} numbers of Jain & Wallace. "
-        f"Another {len(shown) - len(possible):,} are of data that cannot be had."
+        f"**Run so far**: {len(models)}{on_a_part} of the {len(all_models)} models whose data are "
+        f"at hand, {_seeds(shown)}, with {len(pairs):,} of {len(possible):,} numbers of Jain & "
+        f"Wallace. Another {len(shown) - len(possible):,} are of data that cannot be had."
     ]
     if pairs:
         lines += [_compared(comparison, pairs) for comparison in COMPARISONS]

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from attnprobe.results.table import read_results
 from research.papers import causes, page
 from research.papers.__main__ import main
 from research.papers.cells import (
+    ALL_TEXTS,
     NO_DATA,
     RANDOM,
     Cell,
@@ -168,6 +170,12 @@ def test_a_heading_says_the_vectors_and_what_varies():
         f"{RANDOM}, 25 epochs",
     ]
     assert list(headings([PLAIN, STARTED]).values()) == [RANDOM, "glove"]
+
+
+def test_a_heading_says_that_a_training_had_a_part_of_the_corpus():
+    part = replace(PLAIN, texts="the part snli_20k")
+    assert list(headings([part]).values()) == [f"{RANDOM}, the part snli_20k"]
+    assert list(headings([part, PLAIN]).values())[1] == f"{RANDOM}, {ALL_TEXTS}"
 
 
 @pytest.mark.parametrize(
@@ -393,6 +401,15 @@ def test_the_answer_is_five_lines_from_the_rows(cells, parts):
 def test_without_runs_the_answer_says_so():
     parts = page.parts_of_page({}, [])
     assert parts["answer"].splitlines()[-1].startswith("- **Run so far**: 0 of the 48 models")
+
+
+def test_models_of_a_part_of_a_corpus_are_counted_in_the_answer():
+    name = CellName("snli", "lstm_additive", "accuracy", "overall")
+    setup = Setup(texts="the part snli_20k")
+    number = Measured(setup, 1, Interval(0.58, 0.56, 0.60))
+    parts = page.parts_of_page({name: [number]}, [])
+    assert "**Run so far**: 1 (1 on a part of the corpus) of the 48 models" in parts["answer"]
+    assert f"| {RANDOM}, the part snli_20k |" in parts["cells"]
 
 
 def test_without_studies_the_page_keeps_its_part_about_them(parts):
