@@ -43,11 +43,12 @@ def carry_out(options: argparse.Namespace) -> None:
         if options.page is None and options.record is None:
             return
     numbers = numbers_of(options)
+    if options.record is not None:
+        write_record(numbers, options.record)
+        numbers = read_record(options.record)  # with as many digits as the next page has
     parts = parts_of_page(numbers, studies_of(options.runs))
     if options.page is not None:
         put_between_markers(options.page, parts)
-    if options.record is not None:
-        write_record(numbers, options.record)
     if options.page is None and options.record is None:
         print("\n\n".join(parts.values()))
 

@@ -493,6 +493,15 @@ def test_the_shipped_page_is_that_of_the_shipped_record(tmp_path):
     assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
 
 
+def test_the_page_of_runs_is_the_page_of_their_record(runs, tmp_path):
+    record = tmp_path / "record.csv"
+    page_of_runs = copy_of(PAGE, tmp_path)
+    main([str(runs), "--record", str(record), "--page", str(page_of_runs)])
+    made_of_runs = page_of_runs.read_text(encoding="utf-8")
+    main(["--record", str(record), "--page", str(page_of_runs)])
+    assert page_of_runs.read_text(encoding="utf-8") == made_of_runs
+
+
 def test_a_record_that_is_written_again_is_the_same(tmp_path):
     shipped = PAGE.with_suffix(".csv")
     copy = copy_of(shipped, tmp_path)
