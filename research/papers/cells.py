@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.headlines import compare
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import RunDirectory, find_runs
+from attnprobe.results.manifest import TrainingSettings
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 
@@ -58,7 +59,7 @@ class Setup:
     loss: str = "equal"
 
     @classmethod
-    def of(cls, training: dict[str, Any]) -> "Setup":
+    def of(cls, training: TrainingSettings) -> "Setup":
         """The setup of a run.
 
         Args:

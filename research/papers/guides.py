@@ -83,7 +83,9 @@ def _scores_of(path: Path) -> dict[str, float]:
 
 def _adversary_in_words(guided: Path, members: Members) -> str:
     """λ of the adversary that guides a run, and its JSD to the base on the validation split."""
-    teacher = RunDirectory(guided).manifest()["teacher"]["run_id"]
+    facts = RunDirectory(guided).manifest()["teacher"]
+    assert facts is not None  # a guided run has one
+    teacher = facts["run_id"]
     for run in members.with_role("adversary").to_dict("records"):
         if RunDirectory(run["path"]).manifest()["run_id"] == teacher:
             distance = distances_of_kept_epoch(run["path"])["jsd"]
