@@ -231,7 +231,7 @@ def data_in_words(run: Run) -> str:
     rows = _rows_in_words(run.manifest.get("counts", {}))
     if rows:
         sentences.append(f"{rows}.")
-    names = [str(name) for name in run.manifest.get("classes", ())]
+    names = run.manifest.get("classes", [])
     labels = labels_asked_for(run)
     if labels:
         answers = " or ".join(names)

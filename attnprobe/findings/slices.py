@@ -89,7 +89,7 @@ def slices_of(group: Group) -> list[Slices]:
     columns = run.files.example_columns(run.split).names
     names = ["example_id", "label", "prediction", *([COLUMN] if COLUMN in columns else [])]
     examples = run.files.examples(run.split, columns=names).to_pandas().set_index("example_id")
-    classes = [str(name) for name in run.manifest.get("classes", ())]
+    classes = run.manifest.get("classes", [])
     predicted = examples["prediction"].map(
         lambda number: classes[number] if number < len(classes) else str(number)
     )

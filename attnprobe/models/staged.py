@@ -133,7 +133,7 @@ class Staged(metaclass=StagedType):
             vocabulary_id=ids,
             columns={"labels": np.concatenate(labels)},
             spelling=[self.words[word] if word < known else str(word) for word in ids.tolist()],
-            classes=list(self.class_names),
+            classes=[str(name) for name in self.class_names],
         )
 
 
@@ -345,7 +345,7 @@ class StagedModel(TrainedModel):
         raise UserError(
             f"{type(self.module).__name__}.decode returned the logits {_in_short(logits[row])} for "
             f"text {int(batch.example_id[row])}: expected numbers, and -inf at most for classes "
-            f"that are ruled out while another is not. Look for a division by 0, or for a logarithm"
+            f"that are ruled out while another is not. Look for a division by 0 or a logarithm of 0"
         )
 
     def _warn_of_probabilities(self, logits: Float[Tensor, "batch classes"]) -> None:

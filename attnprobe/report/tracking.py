@@ -212,7 +212,7 @@ def log_results(
             f"for example 200"
         )
     finished = read_run(run_dir)
-    classes = [str(name) for name in finished.manifest.get("classes", [])] if log_text else []
+    classes = finished.manifest.get("classes", []) if log_text else []
     compared = compare(finished.numbers)
     card = card_of_run(finished)
     quality = finished.quality

@@ -34,6 +34,7 @@ from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.gradient import Gradient
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.swaps import Swaps
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import Rows
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings
@@ -453,6 +454,15 @@ def test_padding_and_batch_size_change_no_number_of_an_own_module():
         tables.append(probe.table())
     for table in tables[1:]:
         assert_frame_equal(table, tables[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("names", [[0, 1], [False, True]])
+def test_classes_that_are_named_by_other_than_text_are_written_as_text(names, tmp_path):
+    model = LitClassifier()
+    model.class_names = names
+    writer = attnprobe.WriteRun(tmp_path / "run")
+    trainer(Permutation(), writer).test(model, own_loader(), verbose=False)
+    assert RunDirectory(tmp_path / "run").manifest()["classes"] == [str(name) for name in names]
 
 
 class BatchAsTime(LitClassifier):
