@@ -31,6 +31,8 @@ MOST_CLASSES = 8
 """Classes that are named at most."""
 DIGITS = 12
 """Hexadecimal digits of a SHA-256 that are shown."""
+AUDIT = "audit_"
+"""How the experiments begin under which an audit files its runs."""
 NO_TESTS = {"performance", "training", "teacher"}
 """Tables of a run that put no claim about attention to the test."""
 
@@ -64,6 +66,10 @@ TRAIN_AGAIN = (
 )
 DO_NOT_SHOW = "Do not show it."
 NOT_YET = "Do not show it yet"
+FINE_TUNE_AGAIN = (
+    "Show it only with this answer: a checkpoint as it is has no second training. attnprobe audit "
+    "with training=finetune trains it again and compares the trainings."
+)
 COMPARE = "attnprobe audit measures what to show instead."
 BETTER_MODEL = (
     "Do not show it. Get a better model first: more texts, training.epochs=…, or another model "
@@ -133,7 +139,8 @@ def sheet_of(group: Group, card: Card) -> Sheet:
         card: what is decided about them.
     """
     run = tested_run(group)
-    is_audit = is_audited(card)
+    has_trainings = has_several_trainings(card)
+    is_audit = has_trainings or run.experiment.startswith(AUDIT)
     tested = [
         Entry("model", model_in_words(group, run)),
         Entry("data", data_in_words(run)),
@@ -143,11 +150,11 @@ def sheet_of(group: Group, card: Card) -> Sheet:
         Entry("question", QUESTION),
         Entry("answer", card.summary.words),
         Entry("means", meaning_of(card)),
-        Entry("to do", advice_of(card)),
+        Entry("to do", advice_of(card, run, is_audit=is_audit)),
     ]
     units = "test texts and trainings" if len(group.runs) > 1 else "test texts alone"
     errors = errors_of(
-        card.chip, _line(card, WORDS).verdict, encoder_of(run.manifest), is_audit=is_audit
+        card.chip, _line(card, WORDS).verdict, encoder_of(run.manifest), is_audit=has_trainings
     )
     behind = [
         Entry("errors", errors),
@@ -179,9 +186,14 @@ def tested_run(group: Group) -> Run:
     return next((run for run in group.runs if set(run.numbers.probes) - NO_TESTS), group.runs[0])
 
 
-def is_audited(card: Card) -> bool:
-    """Whether the model was trained several times, as an audit does."""
+def has_several_trainings(card: Card) -> bool:
+    """Whether the model was trained several times, as an audit does where it trains."""
     return _line(card, STABILITY).is_tested
+
+
+def is_taken_as_it_is(run: Run) -> bool:
+    """Whether the model is a checkpoint that was not trained here."""
+    return run.manifest.get("training", {}).get("training", {}).get("epochs") == 0
 
 
 def _line(card: Card, line: Line) -> Judgement:
@@ -298,35 +310,42 @@ def meaning_of(card: Card) -> str:
     return MEANINGS[card.chip].format(doubt=doubt.clause if doubt is not None else "")
 
 
-def advice_of(card: Card) -> str:
-    """What to do next: show it, show something else, or do not show it."""
+def advice_of(card: Card, run: Run, *, is_audit: bool) -> str:
+    """What to do next: show it, show something else, or do not show it.
+
+    Args:
+        card: what is decided about the model.
+        run: the one that the sheet describes.
+        is_audit: whether an audit examined it, which looks for something better to show.
+    """
     if card.chip is Chip.POOR:
         return BETTER_MODEL
     if card.chip is Chip.READ:
         return SHOW
     instead = " ".join(f"{method}." for method in card.summary.instead)
     if card.chip is Chip.CARE:
-        return _advice_with_care(card, instead)
+        again = FINE_TUNE_AGAIN if is_taken_as_it_is(run) else TRAIN_AGAIN
+        return _advice_with_care(card, instead, again)
     if card.chip is Chip.UNSHOWN:
         return f"{_what_is_lacking(card)} {instead}".strip()
-    # an audit has looked for something better already
-    if not instead and not is_audited(card):
+    if not instead and not is_audit:
         instead = COMPARE
     return f"{DO_NOT_SHOW} {instead}".strip()
 
 
-def _advice_with_care(card: Card, instead: str) -> str:
+def _advice_with_care(card: Card, instead: str, again: str) -> str:
     """What to do with a yes that something speaks against.
 
     Args:
         card: with the chip *With care*.
         instead: what is better than the attention, in sentences; or empty.
+        again: how the model is trained once more.
     """
     doubt = doubt_of(card.judgements)
     has_grave_doubt = doubt is not None and doubt.is_grave
     has_one_training = _line(card, STABILITY).answer is Answer.UNTESTED
     # another training settles what was not looked at, and no grave doubt
-    advice = TRAIN_AGAIN if has_one_training and not has_grave_doubt else SHOW_WITH_ANSWER
+    advice = again if has_one_training and not has_grave_doubt else SHOW_WITH_ANSWER
     if not instead:
         return advice
     return f"{advice} Better: {instead[0].lower()}{instead[1:]}"

@@ -89,6 +89,23 @@ def test_where_only_other_trainings_are_missing_it_is_trained_again(group, monke
     assert sheet.text("to do") == TRAIN_AGAIN
 
 
+def test_an_audit_sends_nobody_to_an_audit(make_run):
+    """That of a checkpoint as it is has one training, and has looked for something better."""
+    (group,) = grouped([read_run(make_run(experiment="audit_base"))])
+    sheet = sheet_of(group, card([finding(BELOW), *guards()]))
+    assert sheet.text("to do") == "Do not show it."
+    assert "audit" not in sheet.further
+    assert "in a single run" in sheet.text("errors")
+
+
+def test_a_checkpoint_as_it_is_is_fine_tuned_for_a_second_training(make_run, monkeypatch):
+    record = counts((40, 38), (60, 0))
+    monkeypatch.setattr("attnprobe.findings.track_record.calibration", lambda: record)
+    (group,) = grouped([read_run(make_run(training={"training": {"epochs": 0}}))])
+    sheet = sheet_of(group, card([finding(ABOVE), *guards()], encoder="lstm"))
+    assert "training=finetune" in sheet.text("to do")
+
+
 def test_where_equal_weights_do_as_well_this_is_what_the_answer_means(group):
     needless = finding(BELOW, *NECESSITY.place, name="needed")
     decided = card([finding(ABOVE), needless, *guards()])

@@ -17,7 +17,7 @@ from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.judgement import Card, Findings, Judgement, Summary
 from attnprobe.findings.lines import CARD, LEAK, NEEDS_MARKS, WORDS
 from attnprobe.findings.mechanisms import model_setting
-from attnprobe.findings.sheet import PRETRAINED
+from attnprobe.findings.sheet import PRETRAINED, is_taken_as_it_is
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import group_of
 from attnprobe.readings.reading import Reading
@@ -375,7 +375,7 @@ def advice(line: Judgement, run: Run) -> tuple[str, str]:
     if line.criterion == LEAK.criterion and is_pretrained:
         lack = "It trains other kinds of model, and cannot be asked of a pretrained transformer."
         return lack, ""
-    if run.manifest.get("training", {}).get("training", {}).get("epochs") == 0:
+    if is_taken_as_it_is(run):
         lack = "A checkpoint as it is has no second training. Fine-tune it:"
         return lack, f"training=finetune {line.reason}"
     return "It needs more trainings than these. Give the same command with:", line.reason
