@@ -79,6 +79,12 @@ def test_the_command_line_from_any_folder(tmp_path):
             ["data=files", f"data.path={TABLE}", "data.text=评论"],
             "data.text=评论: there is no such column",
         ),
+        (
+            ["data=agnews_pair", "data.labels={World: 0, Business: 1}"],
+            "place: '~data.labels' '+data.labels={World: 0, Business: 1}'",
+        ),
+        (["data.filters={label: 1}"], "place: '~data.filters' '+data.filters={label: 1}'"),
+        (["data.filters.label=1"], "add it with a plus: '+data.filters.label=1'"),
         (["foo"], "foo: expected setting=value, such as seed=1"),
         (["page=report"], "page=report: expected a name that ends in .html (such as report.html)"),
         (["page=a.html", "+experiment=audit"], "page=a.html is of a single run: leave it out"),

@@ -40,6 +40,8 @@ CHECKPOINT = (
     f"A classifier of Hugging Face's transformers is model=pretrained {CHECKPOINT_PATH}; "
     f"training=none takes it as it is"
 )
+MAPPINGS = ("data.filters", "data.labels", "data.per_word")
+"""Settings that are mappings whose names are the user's."""
 EXTRAS = {
     "hydra/launcher/ray": "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'",
     "hydra/sweeper/optuna": (
@@ -69,6 +71,9 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     )
     if unknown and "already at" not in text:
         return _unknown_setting(unknown[1], overrides)
+    unmergeable = re.search(r"Error merging override (.*)", text)
+    if unmergeable:
+        return _to_replace(unmergeable[1])
     reference = re.search(r"Interpolation key '(.*?)' not found(?:\s+full_key: (\S+))?", text)
     if reference:
         place = reference[2] if kind == "InterpolationKeyError" else None
@@ -129,7 +134,11 @@ def _unknown_setting(key: str, overrides: Sequence[str]) -> str:
             f"{listed(choices(key))}. Runs get a name of your own by output=FOLDER, and in W&B by "
             f"logger=wandb logger.group=NAME"
         )
+    if key in MAPPINGS:
+        return _to_replace(typed)
     parent, _, last = key.split("@")[0].rpartition(".")
+    if parent in MAPPINGS:
+        return f"{typed}: {parent} has no such name; add it with a plus: '+{typed}'"
     names, siblings = _settings_beside(parent, last)
     near = nearest(last, siblings)
     if not siblings:
@@ -146,6 +155,15 @@ def _unknown_setting(key: str, overrides: Sequence[str]) -> str:
     return (
         f"{typed}: what is chosen here has no such setting; it belongs to another choice of "
         f"{visible(group)}"
+    )
+
+
+def _to_replace(typed: str) -> str:
+    """The answer to a list or a mapping that cannot be merged with what is set already."""
+    name, _, value = typed.partition("=")
+    return (
+        f"{visible(typed)}: it cannot be merged with what is set there already; put it in its "
+        f"place: '~{visible(name)}' '+{visible(name)}={visible(value)}'"
     )
 
 
