@@ -83,7 +83,8 @@ EVERY_OUTPUT = tuple(f"{name}_class_*" for name in OUTPUT_METRICS)
 RELIABILITY_METRICS = ("swap_reliability", "swap_strength")
 PASSES_METRIC = "swap_passes"
 ROUNDED_METRIC = "swap_in_bfloat16"
-"""Stored where the passes multiplied matrices in bfloat16; those of the track record did not."""
+"""Stored where the passes multiplied matrices in bfloat16; those of the track record did not, but
+for MiniLM's."""
 
 # The numbers.
 

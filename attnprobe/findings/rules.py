@@ -99,8 +99,7 @@ def _judge_primary(finding: Finding, p: float, encoder: str) -> Judgement:
     elif verdict is Verdict.TOO_RARE:
         reason = "too few texts carry the number"
 
-    measured = f"{claim.name}, {evidence.record}" if evidence.record else claim.name
-    record = track_record(claim.criterion, claim.level, encoder, measured)
+    record = track_record(claim.criterion, claim.level, encoder, claim.name, evidence.record)
     cited = record_of_seeds(claim.name)
     if not cited and verdict.is_decided:
         cited = record.words

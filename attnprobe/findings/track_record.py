@@ -34,9 +34,6 @@ FALSE_ALARMS = 0.05
 """Share of wrong attentions of which a test may say yes."""
 FALSE_NOES = 0.1
 """Share of right attentions of which a test may say no."""
-ONE_CHECKPOINT = {"bert": "MiniLM fine-tuned on the same rules"}
-"""Families of pretrained models of which one checkpoint was measured: its record is cited, and
-no verdict depends on it."""
 FEWEST_KINDS = 2
 """Kinds of model that have to agree, at least, before something is inferred of another one."""
 WITHOUT_CONTEXT = "average"
@@ -47,6 +44,25 @@ AUDITS = Path(__file__).parent / "audits.csv"
 (`research.models`)."""
 POWER_OF_SEEDS = 0.8
 """Share of the audits that have to say yes for so many seeds to be said to show an effect."""
+
+
+@dataclass(frozen=True)
+class OneCheckpoint:
+    """The one checkpoint that was measured of a family of pretrained models.
+
+    Attributes:
+        words: what it is, for the page.
+        measured: how its attention was measured (`Evidence.record`).
+    """
+
+    words: str
+    measured: str
+
+
+CHECKPOINTS = {
+    "bert": OneCheckpoint("MiniLM fine-tuned on the same rules, asked in bfloat16", "bfloat16")
+}
+"""Family → its checkpoint, whose record is cited; no verdict depends on it."""
 
 
 # What was said of every model
@@ -349,7 +365,13 @@ class TrackRecord:
 
 
 def track_record(
-    criterion: str, level: str, encoder: str, claim: str, *, answers: pd.DataFrame | None = None
+    criterion: str,
+    level: str,
+    encoder: str,
+    claim: str,
+    measured: str = "",
+    *,
+    answers: pd.DataFrame | None = None,
 ) -> TrackRecord:
     """How often this criterion's test said yes on right and on wrong attention.
 
@@ -361,17 +383,21 @@ def track_record(
         level: of the claim. At the level of states the rate on wrong attention is known without
             context alone, since else nobody knows which states decide.
         encoder: kind of model, such as `lstm`.
-        claim: name of the claim that decides, and how it was measured where that was not as usual:
-            `NAME, 200 passes`.
+        claim: name of the claim that decides.
+        measured: how, where that was not as usual, such as `200 passes` (`Evidence.record`). Such
+            a measurement has no record, but for a checkpoint's that was measured so.
         answers: instead of those of the shipped models.
     """
+    checkpoint = CHECKPOINTS.get(encoder)
+    if measured and (checkpoint is None or measured != checkpoint.measured):
+        return TrackRecord()
     all_answers = calibration() if answers is None else answers
     rows = answers_to(claim, of_same_sort(all_answers, encoder))
     rows = rows[(rows["criterion"] == criterion) & (rows["level"] == level)]
     own_record = _record_of_kind(encoder, rows[rows["family"] == encoder], level)
     if own_record is None:
         return _inferred_record(_records_by_kind(rows, level))
-    if encoder in ONE_CHECKPOINT:
+    if checkpoint is not None:
         return TrackRecord(own_record.words)
     return own_record
 
@@ -394,7 +420,7 @@ def _record_of_kind(kind: str, models: pd.DataFrame, level: str) -> TrackRecord 
     if right.empty or (wrong.empty and not is_unknown):
         return None
 
-    models_of_kind = ONE_CHECKPOINT.get(kind, "models of this kind")
+    models_of_kind = CHECKPOINTS[kind].words if kind in CHECKPOINTS else "models of this kind"
     units = units_of(kind)
     words = (
         f"Track record on {models_of_kind}, intervals over {units}: on right attention this test "
@@ -415,7 +441,7 @@ def _record_of_kind(kind: str, models: pd.DataFrame, level: str) -> TrackRecord 
 
 def _inferred_record(records: Mapping[str, TrackRecord]) -> TrackRecord:
     """What the measured kinds of model say of one that was not measured."""
-    measured = {kind: record for kind, record in records.items() if kind not in ONE_CHECKPOINT}
+    measured = {kind: record for kind, record in records.items() if kind not in CHECKPOINTS}
     if len(measured) < FEWEST_KINDS:
         return TrackRecord()
     return TrackRecord(

@@ -172,7 +172,8 @@ class Swaps(RankingProbe):
         texts: texts that are examined at most, evenly over the split; the others have no number
             (NaN).
         products: what the model multiplies matrices in. In bfloat16 it is faster on processors and
-            graphics cards that have it; a verdict then cites no track record, which is of float32.
+            graphics cards that have it; a verdict then cites no track record, which is of float32
+            but for MiniLM's part.
         importances: whose scores get the same number as attention.
     """
 

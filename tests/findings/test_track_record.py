@@ -46,6 +46,25 @@ def test_where_nothing_was_measured_it_says_so(encoder, claim, answers):
     assert track_record("erasure", "word", encoder, claim, answers=answers).words == NONE
 
 
+@pytest.mark.parametrize(
+    ("encoder", "measured", "has_record"),
+    [
+        ("lstm", "", True),
+        ("lstm", "200 passes", False),
+        ("lstm", "bfloat16", False),
+        ("bert", "", True),
+        ("bert", "200 passes", False),
+        ("bert", "bfloat16", True),
+    ],
+)
+def test_a_measurement_of_another_kind_has_no_record_but_for_how_minilm_was_measured(
+    encoder, measured, has_record
+):
+    answers = counts((40, 38), (60, 3), encoder=encoder)
+    record = track_record("erasure", "word", encoder, "c", measured, answers=answers)
+    assert (record.words != NONE) is has_record
+
+
 def test_of_states_in_context_the_rate_on_wrong_attention_is_unknown():
     answers = counts((40, 38), (60, 0), "state")
     record = track_record("erasure", "state", "lstm", "c", answers=answers)
@@ -191,7 +210,7 @@ def minilm_record(monkeypatch):
 @pytest.mark.usefixtures("minilm_record")
 def test_the_verdict_of_a_minilm_audit_cites_the_record_of_minilm():
     record = line_of_minilm("all").track_record
-    assert record.startswith("Track record on MiniLM fine-tuned on the same rules")
+    assert record.startswith("Track record on MiniLM fine-tuned on the same rules, asked in bf")
     assert "of 40 models of 40 rules" in record
 
 
