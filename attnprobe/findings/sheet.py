@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnprobe.core.settings import listed
 from attnprobe.evidence import deciding_words
@@ -262,7 +263,7 @@ def _source_in_words(run: Run) -> str:
     files: Mapping[str, Mapping[str, object]] = run.manifest.get(SECTION, {}).get("files", {})
     data = run.manifest.get("training", {}).get("data", {})
     path = data.get("path")
-    columns = f", column {data.get('text')}, labels in {data.get('label')}"
+    columns = f", column {data.get('text')}, labels in {_label_columns(data)}"
     if files:
         named = [f"{record['name']} ({_digest(record)})" for record in files.values()]
         return f"{listed(dict.fromkeys(named))}{columns}"
@@ -270,6 +271,14 @@ def _source_in_words(run: Run) -> str:
         return run.data
     file = path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path
     return f"{Path(str(file)).name}{columns}"
+
+
+def _label_columns(data: Mapping[str, Any]) -> str:
+    """The file's column of the labels, or one for each label."""
+    source = data.get("source", {})
+    if "one_per_label" not in source:
+        return str(data.get("label"))
+    return str(source["column"] or listed(source["one_per_label"] or ()))
 
 
 def _digest(record: Mapping[str, object]) -> str:

@@ -106,6 +106,21 @@ def test_a_checkpoint_as_it_is_is_fine_tuned_for_a_second_training(make_run, mon
     assert "training=finetune" in sheet.text("to do")
 
 
+@pytest.mark.parametrize(
+    ("source", "columns"),
+    [
+        ({}, "has_label"),
+        ({"column": "codes", "one_per_label": None}, "codes"),
+        ({"column": None, "one_per_label": ["fever", "cough"]}, "fever, cough"),
+    ],
+)
+def test_the_columns_of_the_labels_are_the_files(make_run, source, columns):
+    data = {"path": "notes.csv", "text": "note", "label": "has_label", "source": source}
+    (group,) = grouped([read_run(make_run(training={"data": data}))])
+    sheet = sheet_of(group, card([finding(ABOVE), *guards()]))
+    assert sheet.text("data").startswith(f"notes.csv, column note, labels in {columns}.")
+
+
 def test_where_equal_weights_do_as_well_this_is_what_the_answer_means(group):
     needless = finding(BELOW, *NECESSITY.place, name="needed")
     decided = card([finding(ABOVE), needless, *guards()])
