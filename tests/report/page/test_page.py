@@ -39,7 +39,8 @@ def runs(tmp_path_factory):
     invented_run(
         base, "b", probes=EVERYTHING, seed=1, hierarchical=True, model="hanrnn", data="reviews"
     )
-    invented_run(base, "c", words=HOSTILE, names=["<b>no</b>", "yes"], data="<u>odd</u>", count=20)
+    names = ["<b>no</b>", f"yes {'x' * 90}"]
+    invented_run(base, "c", words=HOSTILE, names=names, data="<u>odd</u>", count=20)
     return a, build.write_report(base, base / "report.html")
 
 
@@ -119,6 +120,12 @@ def test_the_first_screen_is_seen_without_scrolling_and_no_page_is_wider_than_it
     assert bottoms == sorted(bottoms)
     assert bottoms[2] < 900
     driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    # a heat map for every class is chosen by the class's name
+    driver.execute_script(
+        """const label = document.createElement('label');
+        label.append('For class ' + 'x'.repeat(200));
+        document.querySelector('#browser fieldset').append(label);"""
+    )
     for title in ("sst", "reviews", "<u>odd"):
         choose_run(driver, title)
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
@@ -272,6 +279,8 @@ def test_hostile_words_are_text(visit, runs):
             "&& document.querySelector('#browser-maps .token')",
         )
         shown_words |= set(driver.execute_script(words))
+    largest = driver.execute_script("return document.querySelector('.largest').innerText")
+    assert re.search(r"\u2068[^\u2069]+\u2069 [\d.]+", largest)  # a word of any script, its number
     named = {"\u202eabc": "⟨U+202E⟩abc", "\u200b": "⟨U+200B⟩"}
     assert shown_words == {named.get(word, word) for word in HOSTILE}
     assert driver.execute_script("return window.hacked") is None

@@ -106,6 +106,25 @@ def test_what_is_shown_is_what_the_readout_says(visit, playground):
     assert driver.get_log("browser") == []
 
 
+def test_the_probabilities_of_long_names_are_seen_without_scrolling(visit, tmp_path):
+    run = invented_run(tmp_path, "a", names=["no", f"yes {'x' * 90}"], count=8)
+    row = read_examples(run).iloc[0].to_dict()
+    attention = torch.tensor(row["attention"] / row["attention"].sum())[None]
+    content = torch.ones_like(attention, dtype=torch.bool)
+    logits = torch.zeros(*attention.shape, 2, dtype=torch.float64)
+    example_id = torch.tensor([row["example_id"]])
+    readout = Readout(attention, content, example_id, position_logits=logits)
+    write_playground(played(readout, 0.05), run / PLAYGROUND)
+    seal_again(run)
+    driver = visit(build.write_report(run, tmp_path / "report.html"))
+    is_inside = """const box = document.querySelector('.play-classes').getBoundingClientRect();
+        const cells = [...document.querySelectorAll('#play-classes td')];
+        return cells.map(cell => cell.getBoundingClientRect().right <= box.right + 1);"""
+    inside = driver.execute_script(is_inside)
+    assert inside
+    assert all(inside)
+
+
 def test_dragging_and_striking_renormalise_the_others(visit, playground):
     from selenium.webdriver.common.keys import Keys
 

@@ -56,7 +56,7 @@ function mapOf(map, weights, examples, row) {
   });
   box.dataset.map = map.key;
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const named = (i) => cut(visible(labels[i]));
+  const named = (i) => `\u2068${cut(visible(labels[i]))}\u2069`; // isolated, so that its number follows it in any script
   const largestFew = [...top].sort((a, b) => size[b] - size[a]).map((i) => `${named(i)} ${number(own[i], DIGITS)}`);
   const members = [...own.keys()].filter((i) => own[i] > 0); // in the order of the text
   const inSet = `${members.length} of ${own.length}${members.length ? ": " : ""}${members.slice(0, NAMED).map(named).join(" · ")}${members.length > NAMED ? " · …" : ""}`;
