@@ -263,7 +263,10 @@ def _source_in_words(run: Run) -> str:
     files: Mapping[str, Mapping[str, object]] = run.manifest.get(SECTION, {}).get("files", {})
     data = run.manifest.get("training", {}).get("data", {})
     path = data.get("path")
-    columns = f", column {data.get('text')}, labels in {_label_columns(data)}"
+    texts = f"column {data.get('text')}"
+    if data.get("text2") is not None:
+        texts = f"columns {data.get('text')} and {data.get('text2')}"
+    columns = f", {texts}, labels in {_label_columns(data)}"
     if files:
         named = [f"{record['name']} ({_digest(record)})" for record in files.values()]
         return f"{listed(dict.fromkeys(named))}{columns}"

@@ -121,6 +121,13 @@ def test_the_columns_of_the_labels_are_the_files(make_run, source, columns):
     assert sheet.text("data").startswith(f"notes.csv, column note, labels in {columns}.")
 
 
+def test_both_columns_of_pairs_are_named(make_run):
+    data = {"path": "pairs.csv", "text": "query", "text2": "passage", "label": "relevant"}
+    (group,) = grouped([read_run(make_run(training={"data": data}))])
+    sheet = sheet_of(group, card([finding(ABOVE), *guards()]))
+    assert sheet.text("data").startswith("pairs.csv, columns query and passage, labels in relevant")
+
+
 def test_where_equal_weights_do_as_well_this_is_what_the_answer_means(group):
     needless = finding(BELOW, *NECESSITY.place, name="needed")
     decided = card([finding(ABOVE), needless, *guards()])
