@@ -277,11 +277,15 @@ def _check(
 
 
 def _last_of_equals(classifier: Model, batch: Batch, outputs: Outputs) -> Int[Tensor, "batch seq"]:
-    """For each position the last of the equal tokens, or sentences, beside it.
+    """For each position the last of the equal tokens, or sentences, beside it in its text.
 
     Without one or another of these the text is the same, and a rounding error must not rank them.
+    It is not where a mask stays in the place of each, nor across the border of a pair of texts.
     """
     text = outputs.text
+    if classifier.removal == "mask":
+        return torch.arange(text.shape[1], device=text.device).expand_as(text)
+
     rows = []
     for positions in _positions(classifier, batch, text.shape[1]):
         rows.append([position == following for position, following in pairwise(positions)])
@@ -294,13 +298,18 @@ def _last_of_equals(classifier: Model, batch: Batch, outputs: Outputs) -> Int[Te
 
 
 def _positions(classifier: Model, batch: Batch, width: int) -> list[list[list[Any]]]:
-    """The words at each of `width` positions of every text: one, or those of a sentence."""
+    """The words at each of `width` positions of every text: one, or those of a sentence.
+
+    Beside each word is the number of its text, of a pair.
+    """
+    segment = torch.zeros_like(batch.ids) if batch.segment is None else batch.segment
+    columns = (_words(batch), segment.tolist(), classifier.position_of(batch).tolist())
     texts = []
-    for words, places in zip(_words(batch), classifier.position_of(batch).tolist(), strict=True):
+    for words, segments, places in zip(*columns, strict=True):
         positions: list[list[Any]] = [[] for _ in range(width)]
-        for word, place in zip(words, places, strict=True):
+        for word, number, place in zip(words, segments, places, strict=True):
             if place >= 0:
-                positions[place].append(word)
+                positions[place].append((word, number))
         texts.append(positions)
     return texts
 

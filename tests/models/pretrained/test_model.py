@@ -28,6 +28,7 @@ from tests.models.pretrained.families import (
     batch_of,
     checkpoint,
     classifier,
+    library_says,
     prepared,
 )
 from tests.toys import predict
@@ -162,6 +163,23 @@ def test_neighbours_are_equal_where_their_pieces_are_and_not_where_both_are_unkn
     _, cab, mist, the, capital_the, _ = distance
     assert cab != mist
     assert the == capital_the
+
+
+def test_masked_neighbours_differ_though_they_are_equal():
+    """With a mask in the place of one or another of equal words the texts are not the same."""
+    words = ["film", "film", "film", "was", "dull", "dull"]
+    model, batch = prepared(texts=[" ".join(words)], removal="mask")
+    folder = checkpoint("bert", ("negative", "positive"))
+    _, whole = library_says("SequenceClassification", folder, " ".join(words))
+    expected = []
+    for place in range(len(words)):
+        text = " ".join([*words[:place], "[MASK]", *words[place + 1 :]])
+        _, masked = library_says("SequenceClassification", folder, text)
+        expected.append((masked.logits.softmax(-1) - whole.logits.softmax(-1)).abs().sum() / 2)
+    with torch.no_grad():
+        distance = leave_one_out(model, batch, model(batch)).distance[0, 1:-1]
+    assert_close(distance, torch.stack(expected).double(), atol=1e-6, rtol=0)
+    assert abs(distance[0] - distance[1]) > 1e-4
 
 
 UNABLE = 8

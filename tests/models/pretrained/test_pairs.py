@@ -12,6 +12,7 @@ from attnprobe.data.columns import Columns
 from attnprobe.data.passages import Passage, Passages
 from attnprobe.data.pieces import PieceReader
 from attnprobe.findings.groups import grouped, read_run
+from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.importance.word_swaps import Filler, Swapper
 from attnprobe.report.page.browser import browse
 from attnprobe.results.table import read_examples, read_results
@@ -43,6 +44,28 @@ def mass_of_words(encoding, weights):
         if word is not None:
             mass[text, word] = mass.get((text, word), 0.0) + weight
     return mass
+
+
+def test_equal_words_on_either_side_of_the_border_of_a_pair_are_not_one_another():
+    """Without the last word of the first text the pair is another one than without the first word
+    of the second, though the words are the same."""
+    pair = ("the film was fine", "fine music dull people")
+    kind, folder = "SequenceClassification", checkpoint("bert")
+    _, whole = library_says(kind, folder, *pair)
+    without_last = library_says(kind, folder, "the film was", pair[1])[1]
+    without_first = library_says(kind, folder, pair[0], "music dull people")[1]
+    model = classifier()
+    batch = batch_of(model, [pair[0]], [pair[1]])
+    model.prepare(batch)
+    with torch.no_grad():
+        distance = leave_one_out(model, batch, model(batch)).distance[0]
+    at_border = [
+        (output.logits.softmax(-1) - whole.logits.softmax(-1)).abs().sum() / 2
+        for output in (without_last, without_first)
+    ]
+    (places,) = batch.content[0].nonzero(as_tuple=True)
+    assert_close(distance[places[3:5]].float(), torch.stack(at_border), atol=1e-5, rtol=0)
+    assert abs(at_border[0] - at_border[1]) > 1e-3
 
 
 @pytest.mark.parametrize("row", range(len(TEXTS)))
