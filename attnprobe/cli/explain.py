@@ -107,7 +107,7 @@ def texts_in(file: Path | None) -> list[str]:
             f"else. Save the column with the texts as a .txt file"
         )
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(

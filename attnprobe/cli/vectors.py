@@ -43,6 +43,7 @@ def vectors(arguments: Sequence[str]) -> None:
     options = vectors_parser().parse_args(arguments)
     with answering(typed={"model.path=": "--encoder "}):
         from attnprobe.core.errors import UserError, answering_disk
+        from attnprobe.data.vocabulary import SPECIAL
         from attnprobe.models.pretrained.word_vectors import word_vectors
         from attnprobe.results.writer import refuse_unwritable
         from attnprobe.runs.composition import composed, composing
@@ -57,14 +58,12 @@ def vectors(arguments: Sequence[str]) -> None:
         with composing():
             data = Settings.of(composed([*options.settings, "probe=[]"])).parts.data
         data.setup("fit")
-        vocabulary = data.vocabulary.words
-        encoded = word_vectors(
-            vocabulary, options.encoder, size=options.size, offline=options.offline
-        )
+        words = data.vocabulary.words[len(SPECIAL) :]
+        encoded = word_vectors(words, options.encoder, size=options.size, offline=options.offline)
         with answering_disk(options.output):
             encoded.save(options.output)
         print(
-            f"{options.output}: {len(encoded.words):,} of {len(vocabulary):,} words, "
+            f"{options.output}: {len(encoded.words):,} of {len(words):,} words, "
             f"{encoded.vectors.shape[1]} numbers each; data.vectors={options.output} starts from "
             f"them"
         )

@@ -8,8 +8,9 @@ from torch.testing import assert_close
 
 from attnprobe.cli.vectors import vectors
 from attnprobe.core.errors import UserError
-from attnprobe.data.vocabulary import Vocabulary, load_vectors
+from attnprobe.data.vocabulary import SPECIAL, Vocabulary, load_vectors
 from attnprobe.models.pretrained.word_vectors import word_vectors
+from tests.models.pretrained.families import checkpoint
 from tests.models.pretrained.whole_words import tokenizer
 
 WORDS = ["good", "film", "goodfilm", "a"]
@@ -116,3 +117,12 @@ def test_the_command_writes_what_the_loader_reads(encoder, tmp_path, capsys):
         vectors(arguments)
     assert "something is there already" in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+def test_the_markers_of_a_vocabulary_are_no_words(tmp_path):
+    """This encoder knows the letters of <PAD>."""
+    path = tmp_path / "testbed.vec"
+    vectors(["data=testbed", "--encoder", str(checkpoint("bert")), "-o", str(path)])
+    words = [line.split(" ")[0] for line in path.read_text("utf-8").splitlines()[1:]]
+    assert words
+    assert not set(words) & set(SPECIAL)
