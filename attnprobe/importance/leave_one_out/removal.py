@@ -3,6 +3,7 @@
 By a short cut where there is one, with a check of it; by definition where that fails.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,7 @@ from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, prob
 from attnprobe.core.clock import CLOCK
 from attnprobe.core.settings import Count, Dropout
 from attnprobe.data.batching import short_enough
+from attnprobe.data.characters import ATTENDED
 from attnprobe.importance.base import Importance, Note, Scores, Subject
 from attnprobe.importance.leave_one_out.recombine import Recombination, Removed, short_cut
 from attnprobe.importance.word_removal import (
@@ -36,6 +38,7 @@ CHUNK = 8192
 """Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
 LIMIT = 1e-5
 """Largest error of a distance that a check may find, before the batch is measured again."""
+BLANK = re.compile(r"\s*")
 SAMPLE = 8
 """Removals of a batch that are checked.
 
@@ -300,16 +303,21 @@ def _last_of_equals(classifier: Model, batch: Batch, outputs: Outputs) -> Int[Te
 def _positions(classifier: Model, batch: Batch, width: int) -> list[list[list[Any]]]:
     """The words at each of `width` positions of every text: one, or those of a sentence.
 
-    Beside each word is the number of its text, of a pair.
+    Beside each word are the number of its text, of a pair, and the white space that goes with it.
     """
     segment = torch.zeros_like(batch.ids) if batch.segment is None else batch.segment
-    columns = (_words(batch), segment.tolist(), classifier.position_of(batch).tolist())
+    columns = (
+        _words(batch),
+        segment.tolist(),
+        _white_space(classifier, batch),
+        classifier.position_of(batch).tolist(),
+    )
     texts = []
-    for words, segments, places in zip(*columns, strict=True):
+    for words, segments, spaces, places in zip(*columns, strict=True):
         positions: list[list[Any]] = [[] for _ in range(width)]
-        for word, number, place in zip(words, segments, places, strict=True):
+        for word, number, space, place in zip(words, segments, spaces, places, strict=True):
             if place >= 0:
-                positions[place].append((word, number))
+                positions[place].append((word, number, space))
         texts.append(positions)
     return texts
 
@@ -328,6 +336,37 @@ def _words(batch: Batch) -> list[list[Any]]:
             if place >= 0:
                 words[place].append(piece)
         texts.append(words)
+    return texts
+
+
+def _white_space(classifier: Model, batch: Batch) -> list[list[str]]:
+    """The white space that a model which reads texts again takes out with each word.
+
+    That behind the word; at the end of a text that before it, which is behind its neighbour.
+    """
+    if classifier.removal != "characters":
+        return [[""] * batch.ids.shape[1]] * len(batch)
+    assert batch.characters is not None
+    assert batch.span_start is not None
+    assert batch.span_end is not None
+    columns = (batch.characters.tolist(), batch.span_start.tolist(), batch.span_end.tolist())
+    texts = []
+    for codes, starts, ends in zip(*columns, strict=True):
+        # padding and the borders of texts are no characters
+        string = "".join(chr(code) if 0 <= code < ATTENDED else "\0" for code in codes) + "\0"
+        spaces = []
+        for start, end in zip(starts, ends, strict=True):
+            if start < 0:  # a marker or padding
+                spaces.append("")
+                continue
+            match = BLANK.match(string, end)
+            assert match is not None
+            space = match[0]
+            if string[match.end()] == "\0":
+                before = string[:start]
+                space = before[len(before.rstrip()) :]
+            spaces.append(space)
+        texts.append(spaces)
     return texts
 
 

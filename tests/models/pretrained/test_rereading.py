@@ -164,6 +164,20 @@ def test_leave_one_out_is_that_of_a_plain_loop(reread):
             assert reread.removals(row) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "roberta", "llama"])
+def test_equal_neighbours_with_other_space_behind_them_are_not_one_another(kind, tmp_path):
+    """Without the first of two equal words the tab stays, without the second the space."""
+    text = "the film film\tmusic was"
+    reader, plain = CHECKPOINTS[kind](tmp_path / "model")
+    rows = [(text, "no"), ("the film film was", "yes")]
+    read = Read.of(opened(tmp_path / "model", rows, tmp_path, CHARACTERS), library(plain, reader))
+    expected = removals_by_loop(read.says, text)
+    assert read.removals(0) == pytest.approx(expected, abs=1e-5)
+    assert abs(expected[1] - expected[2]) > 1e-4
+    _, first, second, _ = read.removals(1)  # the same text without either
+    assert first == second
+
+
 GONE = [(0, 3, 6), (0, 1, 4), (1,), (0,)]
 
 
