@@ -112,8 +112,8 @@ class Probe(metaclass=Hooked):
         if self.one_decision and classifier.task is Task.MULTI_LABEL:
             raise UserError(
                 f"probe {self.name} asks when one decision flips, and with data.multi_label=true "
-                f"there are several: leave it out of probe=[…], or ask about one label at a time "
-                f"with task=labels"
+                f"there are several: leave it out of probe=[…], or train a model with an "
+                f"attention for each label, which is asked one at a time (task=labels)"
             )
         if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
