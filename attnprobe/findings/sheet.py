@@ -67,6 +67,10 @@ TRAIN_AGAIN = (
 )
 DO_NOT_SHOW = "Do not show it."
 NOT_YET = "Do not show it yet"
+SEVERAL_LABELS = (
+    "Do not show it yet: whether words decide is asked of one decision, and here a text may have "
+    "several labels. task=labels trains a model with an attention for each label, and asks it."
+)
 FINE_TUNE_AGAIN = (
     "Show it only with this answer: a checkpoint as it is has no second training. attnprobe audit "
     "with training=finetune trains it again and compares the trainings."
@@ -169,7 +173,7 @@ def sheet_of(group: Group, card: Card) -> Sheet:
         tested=tested,
         asked=asked,
         behind=[entry for entry in behind if entry.text],
-        further=IN_AUDIT if is_audit else IN_RUN,
+        further=IN_AUDIT if is_audit or has_several_labels(run) else IN_RUN,
     )
 
 
@@ -322,6 +326,11 @@ def meaning_of(card: Card) -> str:
     return MEANINGS[card.chip].format(doubt=doubt.clause if doubt is not None else "")
 
 
+def has_several_labels(run: Run) -> bool:
+    """Whether a text may have any number of classes at once, which an audit refuses."""
+    return run.manifest.get("training", {}).get("data", {}).get("multi_label") is True
+
+
 def advice_of(card: Card, run: Run, *, is_audit: bool) -> str:
     """What to do next: show it, show something else, or do not show it.
 
@@ -338,6 +347,8 @@ def advice_of(card: Card, run: Run, *, is_audit: bool) -> str:
     if card.chip is Chip.CARE:
         again = FINE_TUNE_AGAIN if is_taken_as_it_is(run) else TRAIN_AGAIN
         return _advice_with_care(card, instead, again)
+    if card.chip is Chip.UNSHOWN and has_several_labels(run):
+        return SEVERAL_LABELS
     if card.chip is Chip.UNSHOWN:
         return f"{_what_is_lacking(card)} {instead}".strip()
     if not instead and not is_audit:

@@ -121,6 +121,14 @@ def test_the_columns_of_the_labels_are_the_files(make_run, source, columns):
     assert sheet.text("data").startswith(f"notes.csv, column note, labels in {columns}.")
 
 
+def test_of_several_labels_no_test_is_named_that_refuses_them(make_run):
+    (group,) = grouped([read_run(make_run(training={"data": {"multi_label": True}}))])
+    sheet = sheet_of(group, card(guards()))
+    assert "task=labels" in sheet.text("to do")
+    assert "swaps" not in sheet.text("to do")
+    assert "audit" not in sheet.further
+
+
 def test_both_columns_of_pairs_are_named(make_run):
     data = {"path": "pairs.csv", "text": "query", "text2": "passage", "label": "relevant"}
     (group,) = grouped([read_run(make_run(training={"data": data}))])
