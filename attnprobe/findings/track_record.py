@@ -172,9 +172,12 @@ def answers_of(models: pa.Table) -> pd.DataFrame:
 
     Returns:
         A row per model and claim, and one per model for its chip (`CHIP`). Its `answer` is of
-        `ANSWERS`; its other columns are `ABOUT_MODEL` and the rest of `ABOUT_ANSWER`.
+        `ANSWERS`; its other columns are `ABOUT_MODEL` and the rest of `ABOUT_ANSWER`. The `family`
+        of a model whose kind has no name, such as a single head of a checkpoint, is NaN: two
+        such models are not of one kind.
     """
     table = models.select([*ABOUT_MODEL, "chip"]).to_pandas()
+    table["family"] = table["family"].mask(table["family"] == "")
     lists = models["answers"].combine_chunks()
     claims = pa.Table.from_struct_array(lists.flatten()).to_pandas()
     claims["model"] = lists.value_parent_indices().to_numpy()

@@ -130,7 +130,7 @@ def test_with_the_shipped_record_a_yes_on_a_measured_kind_may_be_read(encoder):
 
 
 @pytest.mark.parametrize("encoder", ["bert", "mamba", ""])
-def test_of_another_kind_the_shipped_record_knows_nothing(encoder):
+def test_a_yes_on_a_kind_that_was_not_measured_or_on_one_checkpoint_alone_is_with_care(encoder):
     assert card_of_shipped_claim(encoder).chip is Chip.CARE
 
 

@@ -203,6 +203,21 @@ def test_models_with_an_attention_per_label_have_a_record_of_their_own():
     assert track_record("erasure", "word", "cnn per label", "c", answers=record).words == NONE
 
 
+@pytest.mark.parametrize(("family", "has_record"), [("lstm", True), ("", False)])
+def test_models_whose_kind_has_no_name_are_not_of_one_kind(family, has_record):
+    """Nor is another such model of theirs; the chip's rate over all kinds counts them."""
+    models = [
+        model("token", "right", Chip.READ, Verdict.MEETS, family=family),
+        model("token", "wrong", Chip.NO, Verdict.NO_DIFFERENCE, family=family),
+    ]
+    answers = answers_of(pa.Table.from_pylist(models, schema=SCHEMA))
+    record = track_record("erasure", "word", family, WORD_CLAIM, answers=answers)
+    assert (record.words != NONE) is has_record
+    errors = errors_of(Chip.READ, Verdict.MEETS, family, is_audit=False, answers=answers)
+    assert errors.startswith("Of 1 models")
+    assert ("none of them of this kind" in errors) is not has_record
+
+
 def test_the_errors_of_an_answer_are_of_the_same_sort_of_model():
     shared = counts((40, 38), (60, 6))
     labelled = counts((20, 20), (30, 3), encoder="lstm per label")
