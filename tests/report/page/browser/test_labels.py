@@ -87,7 +87,8 @@ def test_the_outcome_names_the_label_and_a_set_says_how_many_words_it_has(visit,
     count = driver.execute_script(f"return {box}.querySelectorAll('.token').length")
     summary = driver.execute_script(f"return {box}.parentElement.lastChild.textContent")
     assert words
-    named = [*words[:8], "…"] if len(words) > 8 else words
+    isolated = [f"\u2068{word}\u2069" for word in words]  # from the direction of other scripts
+    named = [*isolated[:8], "…"] if len(words) > 8 else isolated
     assert summary == f"{len(words)} of {count}: {' · '.join(named)}"
 
 
