@@ -39,6 +39,8 @@ CHUNK = 8192
 LIMIT = 1e-5
 """Largest error of a distance that a check may find, before the batch is measured again."""
 BLANK = re.compile(r"\s*")
+BORDER = "\0"
+"""Stands behind each text where its white space is looked for."""
 SAMPLE = 8
 """Removals of a batch that are checked.
 
@@ -342,7 +344,7 @@ def _words(batch: Batch) -> list[list[Any]]:
 def _white_space(classifier: Model, batch: Batch) -> list[list[str]]:
     """The white space that a model which reads texts again takes out with each word.
 
-    That behind the word; at the end of a text that before it, which is behind its neighbour.
+    Empty for a marker and padding, and for a model that reads no text again.
     """
     if classifier.removal != "characters":
         return [[""] * batch.ids.shape[1]] * len(batch)
@@ -353,21 +355,26 @@ def _white_space(classifier: Model, batch: Batch) -> list[list[str]]:
     texts = []
     for codes, starts, ends in zip(*columns, strict=True):
         # padding and the borders of texts are no characters
-        string = "".join(chr(code) if 0 <= code < ATTENDED else "\0" for code in codes) + "\0"
-        spaces = []
-        for start, end in zip(starts, ends, strict=True):
-            if start < 0:  # a marker or padding
-                spaces.append("")
-                continue
-            match = BLANK.match(string, end)
-            assert match is not None
-            space = match[0]
-            if string[match.end()] == "\0":
-                before = string[:start]
-                space = before[len(before.rstrip()) :]
-            spaces.append(space)
-        texts.append(spaces)
+        string = "".join(chr(code) if 0 <= code < ATTENDED else BORDER for code in codes) + BORDER
+        words = zip(starts, ends, strict=True)
+        texts.append([_space_of(string, start, end) if start >= 0 else "" for start, end in words])
     return texts
+
+
+def _space_of(string: str, start: int, end: int) -> str:
+    """The white space behind a word; at the end of a text that before it.
+
+    Args:
+        string: the texts, each with `BORDER` behind it.
+        start: of the word.
+        end: of the word, exclusive.
+    """
+    behind = BLANK.match(string, end)
+    assert behind is not None
+    if string[behind.end()] != BORDER:
+        return behind[0]
+    before = string[:start]
+    return before[len(before.rstrip()) :]
 
 
 @dataclass(frozen=True)
