@@ -50,6 +50,16 @@ def test_the_command_line_from_any_folder(tmp_path):
             "this setting out",
         ),
         (
+            ["probe=[permutation]", "probe.swaps.passes=100"],
+            "probe.swaps.passes=100: swaps is not chosen: add it to probe=[…], or leave this "
+            "setting out",
+        ),
+        (
+            ["data=codes", "data.source.lenght=30"],
+            "data.source.lenght=30: there is no such setting; did you mean length? Known here: "
+            "_target_, train_size, validation_size, test_size, codes, length, ",
+        ),
+        (
             ["model=pretrained", "model.encoder.hidden_size=9"],
             "it belongs to another choice of model",
         ),

@@ -10,8 +10,10 @@ from typing import Any
 
 from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from hydra.utils import get_class
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
@@ -42,6 +44,8 @@ CHECKPOINT = (
 )
 MAPPINGS = ("data.filters", "data.labels", "data.per_word")
 """Settings that are mappings whose names are the user's."""
+CHOSEN_BY = {"probe": "probe=[…]", "importance": "importances=[…]"}
+"""Group of which several are chosen → the setting that does so."""
 EXTRAS = {
     "hydra/launcher/ray": "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'",
     "hydra/sweeper/optuna": (
@@ -140,18 +144,21 @@ def _unknown_setting(key: str, overrides: Sequence[str]) -> str:
     if parent in MAPPINGS:
         return f"{typed}: {parent} has no such name; add it with a plus: '+{typed}'"
     names, siblings = _settings_beside(parent, last)
+    if last not in siblings:
+        of_choices = _settings_beside(parent, last, _chosen_files(overrides))
+        names, siblings = of_choices if of_choices[1] else (names, siblings)
     near = nearest(last, siblings)
+    group, _, part = parent.partition(".")
+    is_unchosen = group in CHOSEN_BY and part in choices(group)
+    if is_unchosen and (not siblings or last in siblings):
+        return (
+            f"{typed}: {visible(part)} is not chosen: add it to {CHOSEN_BY[group]}, or leave this "
+            f"setting out"
+        )
     if not siblings:
         return f"{typed}: there is no such setting{nearest(key.split('@')[0], names)}"
     if not parent or last not in siblings:  # only the last name is unknown
         return f"{typed}: there is no such setting{near or '.'} Known here: {listed(siblings)}"
-    group, _, part = parent.partition(".")
-    if part and group in ("probe", "importance"):
-        chosen_by = "probe=[…]" if group == "probe" else "importances=[…]"
-        return (
-            f"{typed}: {visible(part)} is not chosen: add it to {chosen_by}, or leave this "
-            f"setting out"
-        )
     return (
         f"{typed}: what is chosen here has no such setting; it belongs to another choice of "
         f"{visible(group)}"
@@ -167,16 +174,34 @@ def _to_replace(typed: str) -> str:
     )
 
 
-def _settings_beside(parent: str, last: str) -> tuple[list[str], list[str]]:
+def _chosen_files(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Those settings of a command line that choose one file of conf/, such as `data=sst`."""
+    chosen = []
+    for override in overrides:
+        group, _, choice = override.lstrip("+").partition("=")
+        if group.split("/")[0] in GROUPS and re.fullmatch(r"\w+", choice):
+            chosen.append(override)
+    return tuple(chosen)
+
+
+def _settings_beside(
+    parent: str, last: str, chosen: tuple[str, ...] = ()
+) -> tuple[list[str], list[str]]:
     """All known settings, and the last names of those that stand below `parent`.
 
     Those of conf/ are known at once. To know the optional ones classes have to be imported, which
     is only done where the first do not answer; no class's stand at the top.
+
+    Args:
+        parent: dotted name of a part of the configuration.
+        last: name of a setting in it that was asked for.
+        chosen: files of conf/ whose settings they are; without, those of the defaults.
     """
     names: list[str] = []
     siblings: list[str] = []
     for optional in (False, True) if parent else (False,):
-        names = list(dict.fromkeys([*known_settings(optional=optional), *GROUPS]))
+        known = known_settings(chosen, optional=optional)
+        names = list(dict.fromkeys([*known, *GROUPS]))
         siblings = [name.rpartition(".")[2] for name in names if name.rpartition(".")[0] == parent]
         if nearest(last, siblings) or last in siblings or not siblings:
             break
@@ -234,14 +259,18 @@ def choices(group: str) -> list[str]:
 
 
 @cache
-def known_settings(*, optional: bool = True) -> tuple[str, ...]:
-    """The dotted names of all settings of the default configuration.
+def known_settings(chosen: tuple[str, ...] = (), *, optional: bool = True) -> tuple[str, ...]:
+    """The dotted names of all settings of a configuration; none where it cannot be composed.
 
     Args:
+        chosen: files of conf/, such as `data=sst`, in place of the defaults.
         optional: also those of all arguments that its classes take; imports the classes.
     """
     with nullcontext() if GlobalHydra.instance().is_initialized() else composing():
-        content = OmegaConf.to_container(compose("config"))
+        try:
+            content = OmegaConf.to_container(compose("config", overrides=list(chosen)))
+        except (HydraException, OmegaConfBaseException):
+            return ()
     return tuple(_dotted_names(content, "", optional))
 
 
