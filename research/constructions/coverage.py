@@ -113,9 +113,10 @@ def coverages(base: str, minority: float, samples: Samples) -> Iterator[Coverage
     for texts in samples.sizes:
         construction = construction_of(base, minority, texts)
         for number in range(samples.data_sets):
-            measured = MeasuredTexts.of(construction, seed=1000 * texts + number)
+            seed = seed_of(minority, texts, number)
+            measured = MeasuredTexts.of(construction, seed)
             for runs in samples.runs:
-                attentions = attention_of_runs(construction, measured.texts, number, runs)
+                attentions = attention_of_runs(construction, measured.texts, seed, runs)
                 line = shares.setdefault((texts, runs), [])
                 line.append(measured.share(attentions))
 
@@ -123,6 +124,11 @@ def coverages(base: str, minority: float, samples: Samples) -> Iterator[Coverage
     truth = float(np.mean([share.value for share in largest_samples]))
     for (texts, runs), line in shares.items():
         yield Coverage(base, minority, texts, runs, truth, line)
+
+
+def seed_of(minority: float, texts: int, number: int) -> int:
+    """Of a data set by its number, another one for each line of the table."""
+    return 1_000_000 * round(100 * minority) + 1000 * texts + number
 
 
 def attention_of_runs(

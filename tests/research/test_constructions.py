@@ -22,6 +22,7 @@ from research.constructions.coverage import (
     attention_of_runs,
     construction_of,
     coverages,
+    seed_of,
 )
 from research.constructions.models import (
     CUE,
@@ -235,8 +236,9 @@ def test_the_page_has_the_coverage_that_is_measured():
     construction = construction_of("by absence", 0.5, 50)
     shares = []
     for number in range(SAMPLES["by absence"].data_sets):
-        measured = MeasuredTexts.of(construction, 1000 * 50 + number)
-        attention = attention_of_runs(construction, measured.texts, number, 1)
+        seed = seed_of(0.5, 50, number)
+        measured = MeasuredTexts.of(construction, seed)
+        attention = attention_of_runs(construction, measured.texts, seed, 1)
         shares.append(measured.share(attention))
     line = Coverage("by absence", 0.5, 50, 1, truth=0.0, shares=shares)
     rows = part_of_page("coverage").splitlines()
