@@ -86,6 +86,11 @@ def test_the_command_line_from_any_folder(tmp_path):
         ),
         (["data.text=\x1b[31m"], "put the name in quotes"),
         (
+            ["study.settings=[training.epochs=6]"],
+            "the list cannot be read; put each element that has more than letters and digits in "
+            "quotes, such as \"study.settings=['a=1','b=[c]']\"",
+        ),
+        (
             ["data=files", f"data.path={TABLE}", "data.text=评论"],
             "data.text=评论: there is no such column",
         ),

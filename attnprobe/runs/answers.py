@@ -116,6 +116,11 @@ def _unreadable(override: str) -> str:
     key, equals, value = override.partition("=")
     if not equals:
         return f"{visible(key)}: expected setting=value, such as seed=1"
+    if value.startswith("["):
+        return (
+            f"{visible(override)}: the list cannot be read; put each element that has more than "
+            f"letters and digits in quotes, such as \"{visible(key)}=['a=1','b=[c]']\""
+        )
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     quoted = visible(f'"{escaped}"')
     return (
