@@ -121,7 +121,7 @@ def coverage_table(coverages: Iterable[Coverage]) -> str:
 def coverage_of_all(name: str, coverages: Sequence[Coverage]) -> str:
     """The last line of a table, without an interval.
 
-    The lines share draws, so that they are fewer samples than they look.
+    Lines of one and of three runs share their texts, so that they are fewer samples than they look.
     """
     holding = sum(line.holds for line in coverages)
     data_sets = sum(len(line.shares) for line in coverages)
