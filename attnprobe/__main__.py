@@ -18,7 +18,7 @@ from attnprobe import __version__
 from attnprobe.core.clock import CLOCK
 from attnprobe.core.errors import UserError, as_typed
 from attnprobe.core.launchers import is_worker, leave_other_launchers
-from attnprobe.core.printing import tell
+from attnprobe.core.printing import ending_with_reader, tell
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
 from attnprobe.core.references import check_references
 from attnprobe.core.sanitise import visible
@@ -66,11 +66,8 @@ def main() -> None:
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
     _refuse_hydra_files(sys.argv[1:])
     try:
-        with CLOCK.showing(), CLOCK.command():
+        with ending_with_reader(), CLOCK.showing(), CLOCK.command():
             return task()
-    except BrokenPipeError:  # its reader has seen enough, as head has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
     except Exception as error:
         is_message = isinstance(error, CompactHydraException) and str(error).startswith(
             "attnprobe: "

@@ -12,7 +12,7 @@ from pydoc import pager
 
 from attnprobe import __version__
 from attnprobe.core.clock import CLOCK
-from attnprobe.core.printing import WIDTH
+from attnprobe.core.printing import WIDTH, ending_with_reader
 from attnprobe.core.sanitise import visible
 
 COMMANDS = {
@@ -84,6 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         CLOCK.begin_with_process()
         arguments = sys.argv[1:]
     name, *rest = arguments or ["--help"]
+    with ending_with_reader():
+        carry_out(name, rest)
+
+
+def carry_out(name: str, rest: Sequence[str]) -> None:
+    """Carry out one command.
+
+    Args:
+        name: of the command.
+        rest: what follows it.
+    """
     if name in ("-h", "--help"):
         print(HELP)
     elif name == "--version":

@@ -1,6 +1,10 @@
 """Sentences on standard output, on lines that fit a terminal of 80 columns."""
 
+import os
+import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 WIDTH = 80
 """Columns of a line, whatever the terminal has: a log is read elsewhere."""
@@ -27,3 +31,16 @@ def folded(sentence: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+@contextmanager
+def ending_with_reader() -> Iterator[None]:
+    """A command whose output nobody reads any more, as after `| head`, ends with status 1."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # here rather than at the interpreter's end, which would complain
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None

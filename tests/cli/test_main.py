@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -105,6 +106,22 @@ def test_every_command_has_help(name, capsys, monkeypatch):
     assert f"attnprobe {name}" in help_text
     if name != "run":  # it lists every choice, a line for each group
         assert max(map(len, help_text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("audit", "--help")])
+def test_a_reader_who_leaves_at_once_sees_no_traceback(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": ""},
+    )
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 1
 
 
 def test_the_list_of_commands_fits_a_terminal(capsys):
