@@ -35,6 +35,7 @@ class ScoredTexts:
         tokens: each row's words, where the file has them beside the ids.
         values: each row's scores, null in them as NaN; None where the row says that its text has
             none.
+        numbers: of each row in the file, from 1, for messages; None: all of the file's, in order.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class ScoredTexts:
     keys: Sequence[Any]
     tokens: Sequence[tuple[str, ...]] | None
     values: Sequence[Any]
+    numbers: Sequence[int] | None = None
 
     @classmethod
     def read(cls, path: Path, column: str, keys: Sequence[str]) -> "ScoredTexts":
@@ -90,6 +92,7 @@ class ScoredTexts:
         where: str,
         *,
         others: bool = False,
+        listed_by: str = "attnprobe.read_examples(RUN)",
     ) -> dict[int, np.ndarray | None]:
         """Find the scores of every text.
 
@@ -98,6 +101,7 @@ class ScoredTexts:
             keys: what a row about each text has in the column `key`, by the text's number.
             where: what the texts are, for the messages.
             others: the file may have rows about other texts.
+            listed_by: what lists the texts with their words, for the messages.
 
         Returns:
             The scores by the text's number; None where the file says that there are none.
@@ -121,10 +125,10 @@ class ScoredTexts:
             raise UserError(
                 f"{self.path}: {self._name(unknown[0])} is about no text of {where}{more}: "
                 f"expected scores for the {len(texts)} texts of {where} and no others; "
-                f"attnprobe.read_examples(RUN) lists them"
+                f"{listed_by} lists them"
             )
         for number, key in keys.items():
-            self._check_row(row_of[key], number, texts[number])
+            self._check_row(row_of[key], number, texts[number], listed_by)
         return {number: self.values[row_of[key]] for number, key in keys.items()}
 
     def _rows_by_key(self) -> dict[Any, int]:
@@ -141,12 +145,12 @@ class ScoredTexts:
             else:
                 continue
             raise UserError(
-                f"{self.path}: {self._name(first)} and row {row + 1} are about {shared}: expected "
-                f"one row for each text"
+                f"{self.path}: {self._name(first)} and row {self._number(row)} are about "
+                f"{shared}: expected one row for each text"
             )
         return row_of
 
-    def _check_row(self, row: int, number: int, words: Sequence[str]) -> None:
+    def _check_row(self, row: int, number: int, words: Sequence[str], listed_by: str) -> None:
         """Refuse a row that does not fit its text, which has this number and these words."""
         place = f"{self.path}: {self._name(row)}"
         if self.tokens is not None and self.tokens[row] != tuple(words):
@@ -162,7 +166,7 @@ class ScoredTexts:
         if len(values) != len(words):
             raise UserError(
                 f"{place} has {len(values)} scores, and example {number} has {len(words)} words: "
-                f"expected one number per word of attnprobe.read_examples(RUN)"
+                f"expected one number per word of {listed_by}"
             )
         if not np.isfinite(values).all():
             word = int(np.flatnonzero(~np.isfinite(values))[0])
@@ -171,8 +175,11 @@ class ScoredTexts:
                 f"{values[word]}: expected finite numbers, or null in place of the whole list"
             )
 
+    def _number(self, row: int) -> int:
+        return row + 1 if self.numbers is None else self.numbers[row]
+
     def _name(self, row: int) -> str:
-        return f"row {row + 1} ({self.key} {visible(str(self.keys[row]))[:60]})"
+        return f"row {self._number(row)} ({self.key} {visible(str(self.keys[row]))[:60]})"
 
 
 def _is_list_of_numbers(kind: pa.DataType) -> bool:

@@ -1,5 +1,6 @@
 """Where scores for the bench come from: a file, what is known, or an importance of this package."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,7 +57,7 @@ class ImportanceScores:
             )
         subject = self._subject_of(model, texts)
         if isinstance(subject.importance(importance), TrainingWords):
-            counted = training_words(importance, self.bench.run(model.name), subject)
+            counted = training_words(importance, self.bench.stored_run(model.name), subject)
             subject = replace(subject, importances={importance: counted})
         scores = subject.scores(importance).detach().cpu().double()
         content = subject.batch.content.cpu()
@@ -74,7 +75,7 @@ class ImportanceScores:
 
     def _subject_of(self, model: BenchModel, texts: Sequence[BenchText]) -> Subject:
         if self._subject is None or self._model != model.name:
-            self._subject = subject_of(self.bench.run(model.name), texts)
+            self._subject = subject_of(self.bench.stored_run(model.name), texts)
             self._model = model.name
         return self._subject
 
@@ -151,6 +152,7 @@ def sources_of(
     """
     importances = ImportanceScores(bench)
     available = importances_of_bench()
+    file_names = Counter(Path(name).name for name in dict.fromkeys(asked))
     sources: dict[str, Scorer] = {}
     for name in asked:
         if name in KNOWN:
@@ -158,9 +160,11 @@ def sources_of(
         elif name in available:
             sources[name] = partial(importances.scores, name)
         elif "." in name or "/" in name:
-            sources[Path(name).name] = FileScores.read(name, bench, models)
+            file_name = Path(name).name
+            called = file_name if file_names[file_name] == 1 else name
+            sources[called] = FileScores.read(name, bench, models)
         else:
-            known = [*KNOWN, *available]
+            known = list(dict.fromkeys([*KNOWN, *available]))
             raise UserError(
                 f"{visible(name)}: expected a file of scores (.parquet, .jsonl), or one of "
                 f"{', '.join(known)}{nearest(name, known)}"

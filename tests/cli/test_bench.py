@@ -1,10 +1,13 @@
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from attnprobe.cli.bench import bench, cited
 from attnprobe.evidence.statistics import Interval
+from attnprobe.findings.bench.folder import BenchFolder
+from attnprobe.findings.bench.scores import reversed_truth, truth
 from tests.toy_bench import write_bench
 
 # a bench is made and judged
@@ -43,6 +46,25 @@ def test_json_has_every_rate(folder, capsys):
     assert absence["yes"] is None
 
 
+def test_two_files_of_one_name_are_two_lines(folder, tmp_path, capsys):
+    paths = []
+    for name, scorer in (("mine", truth), ("theirs", reversed_truth)):
+        path = tmp_path / name / "scores.parquet"
+        path.parent.mkdir()
+        stored = BenchFolder(Path(folder))
+        pd.DataFrame(
+            {"model": model.name, "example_id": text.example_id, "scores": scores}
+            for model in stored.models()
+            for texts in [stored.texts(model)]
+            for text, scores in zip(texts, scorer(model, texts), strict=True)
+        ).to_parquet(path)
+        paths.append(str(path))
+    bench([*paths, "--data", folder, "--json"])
+    lines = json.loads(capsys.readouterr().out)
+    auroc = {line["scores"]: line["auroc"] for line in lines if line["kind"] == "all"}
+    assert auroc == {paths[0]: 1, paths[1]: 0}
+
+
 def test_rows_are_written(folder, tmp_path, capsys):
     path = tmp_path / "rows.parquet"
     bench(["truth", "reverse", "--data", folder, "-o", str(path)])
@@ -67,7 +89,7 @@ def test_only_its_own_file_is_replaced(folder, tmp_path, capsys):
     [
         (["truht"], "truht: expected a file of scores"),
         (["scores.parquet"], "scores.parquet"),
-        (["truth", "--models", "gru*"], "models=gru*: no model"),
+        (["truth", "--models", "gru*"], "--models=gru*: no model"),
         (["truth", "--data", "nowhere"], "nowhere holds no bench"),
         ([], "SCORES"),
     ],

@@ -27,6 +27,7 @@ from attnprobe.results.files import write_atomically
 
 TEXTS = "texts"
 RUNS = "runs"
+COPY_AGAIN = "copy the bench again from where it came"
 HIGHEST = 2**16 - 1
 """The number that a probability of 1 is stored as."""
 SCHEMA = pa.schema(
@@ -161,6 +162,17 @@ def unpacked_probabilities(content: bytes, classes: int) -> Float[torch.Tensor, 
     return torch.cat([leading, last], -1)
 
 
+def unreadable(path: Path, error: Exception) -> UserError:
+    """The answer to a file of a bench that is missing or damaged.
+
+    Args:
+        path: of the file.
+        error: raised while it was read.
+    """
+    reason = " ".join(str(error).split())[:200]
+    return UserError(f"{path} cannot be read: {reason}; {COPY_AGAIN}")
+
+
 @dataclass(frozen=True)
 class BenchFolder:
     """The folder of a bench.
@@ -195,8 +207,8 @@ class BenchFolder:
         if not chosen:
             names = ", ".join(model.name for model in solved)
             raise UserError(
-                f"models={pattern}: no model of {self.path} has such a name: expected a pattern of "
-                f"{names[:200] or 'none, as none has solved its task'}"
+                f"--models={pattern}: no model of {self.path} has such a name: expected a pattern "
+                f"of {names[:200] or 'none, as none has solved its task'}"
             )
         return chosen
 
@@ -209,7 +221,10 @@ class BenchFolder:
         path = self.path / MODELS
         if not path.exists():
             return []
-        rows = pd.read_parquet(path)
+        try:
+            rows = pd.read_parquet(path)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise unreadable(path, error) from None
         names = [field.name for field in fields(BenchModel)]
         missing = set(names) - set(rows.columns)
         if missing:
@@ -220,8 +235,22 @@ class BenchFolder:
         return [BenchModel(*row) for row in rows[names].itertuples(index=False, name=None)]
 
     def run(self, model: str) -> Path:
-        """The run directory of a model."""
+        """The run directory of a model, whether it is there or not."""
         return self.path / RUNS / model
+
+    def stored_run(self, model: str) -> Path:
+        """The run directory of a model that is there.
+
+        Raises:
+            UserError: it is not there.
+        """
+        directory = self.run(model)
+        if not directory.is_dir():
+            raise UserError(
+                f"{directory}, the model itself, is missing: expected a run directory of each "
+                f"model; {COPY_AGAIN}"
+            )
+        return directory
 
     def texts(self, model: BenchModel) -> list[BenchText]:
         """The texts of a model.
@@ -234,10 +263,7 @@ class BenchFolder:
             rows = pq.read_table(path, schema=SCHEMA).to_pylist()
             return [BenchText.of_row(row, model.classes) for row in rows]
         except (OSError, ValueError, pa.ArrowException) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(
-                f"{path} cannot be read: {reason}; copy the bench again from where it came"
-            ) from None
+            raise unreadable(path, error) from None
 
     def add(self, model: BenchModel, texts: Sequence[BenchText]) -> None:
         """Store a model's texts, and then the model itself, so that no model lacks its texts."""

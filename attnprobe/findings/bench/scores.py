@@ -13,7 +13,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
 from attnprobe.data.local_files import find_path
 from attnprobe.data.sources import read_file
-from attnprobe.findings.bench.folder import BenchFolder, BenchModel, BenchText
+from attnprobe.findings.bench.folder import TEXTS, BenchFolder, BenchModel, BenchText
 from attnprobe.importance.file import BY_NUMBER, BY_TEXT, ENDINGS, ScoredTexts
 
 TextScores = Float[np.ndarray, " words"]
@@ -93,8 +93,8 @@ class FileScores:
         if missing:
             raise UserError(
                 f"{path} has no scores for {len(missing)} of {len(models)} models ({missing[0]}, "
-                "…): expected rows for all; --models PATTERN asks about fewer, such as "
-                "--models '*--lstm--*'"
+                f"…): expected rows for all; --models PATTERN asks about fewer, such as "
+                f"--models '{visible(names[0])}'"
             )
         scores = {}
         for model in models:
@@ -115,20 +115,89 @@ class FileScores:
 def read_rows(path: Path) -> pd.DataFrame:
     """A file's rows, one per text: `model`, `example_id` or `text`, and `scores`.
 
+    The index has the number of each row in the file, from 1; of a text with a row per word that of
+    the first one.
+
     Raises:
-        UserError: it is no such file.
+        UserError: it is no such file, or a cell does not say which model, text or word it is about.
     """
     if not path.name.endswith((*ENDINGS, ".jsonl.gz")):
         raise UserError(f"{path}: expected scores in a file that ends in .parquet or .jsonl")
     rows = read_file(path).data.table.to_pandas()
+    rows.index = pd.RangeIndex(1, len(rows) + 1)
     columns = set(rows.columns)
     if {MODEL, BY_NUMBER, *SINGLE} <= columns:
+        position, score = SINGLE
+        rows = rows.assign(
+            **{name: whole_numbers(path, rows[name]) for name in (BY_NUMBER, position)},
+            **{MODEL: texts_of(path, rows[MODEL]), score: numbers_of(path, rows[score])},
+        )
         return in_lists(path, rows)
     if {MODEL, SCORES} <= columns and columns & {BY_NUMBER, BY_TEXT}:
-        return rows
+        if BY_NUMBER in columns:
+            key = whole_numbers(path, rows[BY_NUMBER])
+        else:
+            key = texts_of(path, rows[BY_TEXT])
+        return rows.assign(**{MODEL: texts_of(path, rows[MODEL]), str(key.name): key})
     raise UserError(
         f"{path} has the columns {visible(', '.join(map(str, rows.columns)))[:200]}: expected "
         "model, example_id (or text) and scores, or model, example_id, position and score"
+    )
+
+
+def whole_numbers(path: Path, column: pd.Series) -> pd.Series:
+    """A column of a file as whole numbers.
+
+    Raises:
+        UserError: a cell is none.
+    """
+    numbers = pd.to_numeric(column, errors="coerce")
+    is_whole = numbers.notna() & (numbers % 1 == 0)
+    refuse_cells(path, column, ~is_whole, "a whole number")
+    return numbers.astype(np.int64)
+
+
+def numbers_of(path: Path, column: pd.Series) -> pd.Series:
+    """A column of a file as numbers.
+
+    Raises:
+        UserError: a cell is none.
+    """
+    numbers = pd.to_numeric(column, errors="coerce")
+    refuse_cells(path, column, numbers.isna(), "a number")
+    return numbers
+
+
+def texts_of(path: Path, column: pd.Series) -> pd.Series:
+    """A column of a file as text.
+
+    Raises:
+        UserError: a cell is empty.
+    """
+    refuse_cells(path, column, column.isna(), "a text")
+    return column.astype(str)
+
+
+def refuse_cells(path: Path, column: pd.Series, is_wrong: pd.Series, expected: str) -> None:
+    """Refuse the first cell that is wrong.
+
+    Args:
+        path: of the file.
+        column: of it, whose index has the number of each row.
+        is_wrong: of each cell.
+        expected: what should stand there.
+
+    Raises:
+        UserError: there is such a cell.
+    """
+    if not is_wrong.any():
+        return
+    place = int(is_wrong.to_numpy().argmax())
+    row = column.index[place]
+    is_empty = column.isna().iloc[place]
+    content = "nothing" if is_empty else visible(repr(column.iloc[place]))[:60]
+    raise UserError(
+        f"{path}: row {row} has {content} in the column {column.name}: expected {expected}"
     )
 
 
@@ -152,7 +221,9 @@ def in_lists(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
             f"{path}: position {row[position]} of example {row[BY_NUMBER]} of "
             f"{visible(str(row[MODEL]))} {problem}: expected one row for each word, counted from 0"
         )
-    return rows.groupby(texts, sort=False)[score].agg(list).reset_index(name=SCORES)
+    numbered = rows.assign(row=rows.index)
+    text_rows = numbered.groupby(texts, sort=False).agg(row=("row", "first"), scores=(score, list))
+    return text_rows.reset_index().set_index("row")
 
 
 def scores_of_model(
@@ -179,9 +250,14 @@ def scores_of_model(
         column = pa.array(rows[SCORES], pa.list_(pa.float64()), from_pandas=False)
     except pa.ArrowException:
         raise UserError(
-            f"{path}: the column {SCORES} holds something else than lists of numbers for "
-            f"{model.name}: expected one number per word of each text"
+            f"{path}: the column {SCORES} holds something else than lists of numbers: expected one "
+            f"number per word of each text"
         ) from None
     values = [None if cell is None else np.array(cell, np.float64) for cell in column.to_pylist()]
-    scored = ScoredTexts(path, key, rows[key].tolist(), None, values)
-    return scored.matched(texts, keys, f"the model {model.name}")
+    scored = ScoredTexts(path, key, rows[key].tolist(), None, values, rows.index.tolist())
+    return scored.matched(
+        texts,
+        keys,
+        f"the model {model.name}",
+        listed_by=f"{bench.path / TEXTS / model.name}.parquet",
+    )

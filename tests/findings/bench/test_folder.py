@@ -54,6 +54,15 @@ def test_a_model_is_stored_once_and_unsolved_ones_are_not_asked_about(tmp_path):
     assert len(bench.texts(toy_model())) == 1
 
 
+def test_a_damaged_table_of_models_and_a_missing_model_are_named(tmp_path):
+    bench = write_bench(tmp_path)
+    with pytest.raises(UserError, match=r"runs/token--lstm.* is missing: .*copy the bench again"):
+        bench.stored_run("token--lstm")
+    (tmp_path / "models.parquet").write_bytes(b"junk")
+    with pytest.raises(UserError, match=r"models.parquet cannot be read: .*copy the bench again"):
+        bench.models()
+
+
 def test_a_folder_without_a_bench_says_where_to_get_one(tmp_path):
     with pytest.raises(UserError, match=r"holds no bench: expected .*models.parquet.*--data"):
         BenchFolder.open(tmp_path)

@@ -84,9 +84,9 @@ def with_model(rows, name):
     return pd.concat([rows, rows.iloc[:1].assign(model=name)])
 
 
-def with_scores(rows, scores):
+def with_scores(rows, scores, row=2):
     rows = rows.copy()
-    rows.at[2, "scores"] = scores
+    rows.at[row, "scores"] = scores
     return rows
 
 
@@ -97,7 +97,8 @@ REFUSED = {
     ),
     "a missing model": (
         lambda rows: rows[rows["model"] != "token--cnn"],
-        "no scores for 1 of 3 models .token--cnn.*: expected rows for all; --models",
+        "no scores for 1 of 3 models .token--cnn.*: expected rows for all; --models PATTERN asks "
+        "about fewer, such as --models 'recency--lstm'",
     ),
     "a missing text": (
         lambda rows: rows.iloc[1:],
@@ -119,13 +120,41 @@ REFUSED = {
         lambda rows: with_scores(rows, [1.0, np.nan, 0, 0, 0, 0]),
         "score of word 2, 'w1', is nan: expected finite numbers",
     ),
+    "a row of another model than the first": (
+        lambda rows: with_scores(rows, [1.0], row=70),
+        "row 71 .example_id 40. has 1 scores, and example 40 has 6 words: .*texts/token--cnn.parq",
+    ),
+    "no number of a text": (
+        lambda rows: rows.assign(example_id=rows["example_id"].where(rows.index != 70)),
+        "row 71 has nothing in the column example_id: expected a whole number",
+    ),
+    "no number of a word's text": (
+        lambda rows: by_word(rows).assign(
+            example_id=lambda words: words["example_id"].where(np.arange(len(words)) != 8)
+        ),
+        "row 9 has nothing in the column example_id: expected a whole number",
+    ),
+    "numbers of texts that are words": (
+        lambda rows: rows.assign(example_id="text " + rows["example_id"].astype(str)),
+        "row 1 has 'text 10' in the column example_id: expected a whole number",
+    ),
+    "no place of a word": (
+        lambda rows: by_word(rows).assign(
+            position=lambda words: words["position"].where(np.arange(len(words)) != 8)
+        ),
+        "row 9 has nothing in the column position: expected a whole number",
+    ),
+    "no model in a row": (
+        lambda rows: rows.assign(model=rows["model"].where(rows.index != 70)),
+        "row 71 has nothing in the column model: expected a text",
+    ),
     "an infinite one": (
         lambda rows: with_scores(rows, [np.inf, 1.0, 0, 0, 0, 0]),
         "score of word 1, 'w0', is inf: expected finite numbers",
     ),
     "words as scores": (
         lambda rows: rows.assign(scores=[["a"] * WORDS] * len(rows)),
-        "holds something else than lists of numbers for recency--lstm: expected one number",
+        "column scores holds something else than lists of numbers: expected one number",
     ),
     "a word twice": (
         lambda rows: pd.concat([by_word(rows), by_word(rows).iloc[1:2]]),
