@@ -115,7 +115,10 @@ def _unreadable(override: str) -> str:
     """The answer to an argument that Hydra's grammar cannot read."""
     key, equals, value = override.partition("=")
     if not equals:
-        return f"{visible(key)}: expected setting=value, such as seed=1"
+        return (
+            f"{visible(key)}: expected setting=value, such as seed=1; a command stands behind the "
+            f"name of the program alone: attnprobe --help lists them"
+        )
     if value.startswith("["):
         return (
             f"{visible(override)}: the list cannot be read; put each element that has more than "
