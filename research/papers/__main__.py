@@ -3,7 +3,7 @@
 The page is made of the runs' tables, and with `--record FILE` of what earlier runs measured: their
 numbers are there, and those of RUNS join them. A published number without a run says so; data that
 nobody can have say that. `--networks PAGE` writes Serrano & Smith's networks: their flips, and the
-paper's conclusions under nulls.
+paper's conclusions under nulls, with a record of its own (`--networks-record FILE`).
 """
 
 import argparse
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from attnprobe.core.errors import UserError
 from research.markdown import put_between_markers, require_parts
+from research.papers import networks
 from research.papers.cells import CellName, Measured, headline_rows, measured_numbers
-from research.papers.networks import networks_part
 from research.papers.page import PARTS, is_on_page, parts_of_page, studies_of
 from research.papers.record import read_record, with_record, write_record
 
@@ -25,7 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--record", type=Path, help="CSV of earlier runs' numbers; RUNS join it")
     parser.add_argument("--page", type=Path, help="write into this page between its markers")
     parser.add_argument("--networks", type=Path, help="write the networks into this page")
+    parser.add_argument(
+        "--networks-record", type=Path, help="CSV of earlier networks; those of RUNS join it"
+    )
     options = parser.parse_args(arguments)
+    if options.networks_record is not None and options.networks is None:
+        parser.error("--networks-record goes with --networks PAGE")
     try:
         carry_out(options)
     except UserError as error:
@@ -39,7 +44,8 @@ def carry_out(options: argparse.Namespace) -> None:
     if options.page is not None:
         require_parts(options.page, PARTS)
     if options.networks is not None:
-        put_between_markers(options.networks, {"networks": networks_part(options.runs)})
+        part = networks.networks_part(networks_of(options))
+        put_between_markers(options.networks, {"networks": part})
         if options.page is None and options.record is None:
             return
     numbers = numbers_of(options)
@@ -51,6 +57,16 @@ def carry_out(options: argparse.Namespace) -> None:
         put_between_markers(options.page, parts)
     if options.page is None and options.record is None:
         print("\n\n".join(parts.values()))
+
+
+def networks_of(options: argparse.Namespace) -> list[networks.Network]:
+    """The networks of the runs, and of the record where there is one."""
+    measured = networks.read_networks(options.runs)
+    if options.networks_record is None:
+        return networks.with_record(measured, ())
+    recorded = networks.read_record(options.networks_record)
+    networks.write_record(networks.with_record(measured, recorded), options.networks_record)
+    return networks.read_record(options.networks_record)  # with as many digits as the next page has
 
 
 def numbers_of(options: argparse.Namespace) -> dict[CellName, list[Measured]]:

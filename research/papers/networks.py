@@ -1,21 +1,24 @@
 """Serrano & Smith's networks: flips by one weight, and which conclusions remain under nulls."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.verdicts import Answer
-from attnprobe.findings.groups import read_runs
-from attnprobe.findings.judgement import Judgement
+from attnprobe.findings.groups import read_run
 from attnprobe.findings.stored import card_of_run
-from attnprobe.probes.single_weight import flip_table
+from attnprobe.probes.single_weight import CELLS, flip_table
 from attnprobe.results.directory import RunDirectory, find_runs
+from attnprobe.results.files import write_text
 from attnprobe.results.table import read_results
 from research.markdown import markdown
 from research.papers.cells import ALL_TEXTS, texts_by_split
+from research.papers.record import DIGITS
 
 PROBE = "single_weight"
 """The probe that every one of the paper's networks is examined with."""
@@ -79,60 +82,93 @@ CONCLUSIONS = (
 )
 
 
+CLAIMS = list(
+    dict.fromkeys(claim for each in CONCLUSIONS for claim in (each.published, each.under_null))
+)
+FLIPS = [*CELLS, "n"]
+"""The paper's 2 × 2 table: shares of the texts of two items or more, and how many these are."""
+
+
 @dataclass(frozen=True)
-class Network:
-    """One trained network, with what was decided of it."""
+class Setup:
+    """Which network it is, and what it was trained and asked on.
+
+    Attributes:
+        data: name of the data set.
+        model: name of the network.
+        texts: of each split, such as `train 6,000, test 500`, or that it is all of them.
+        epochs: of the training at most.
+    """
 
     data: str
     model: str
-    judgements: dict[str, Judgement]
+    texts: str
+    epochs: int
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What tells a network from the others: a data set and a model."""
+        return self.data, self.model
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of a claim: the answer, and its number with the 95 % interval, or NaN."""
+
+    answer: Answer
+    value: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+
+    def __str__(self) -> str:
+        if np.isnan(self.value):
+            return self.answer.value
+        ends = "" if np.isnan(self.low) else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.answer.value} {self.value:.2f}{ends}"
+
+
+@dataclass(frozen=True)
+class Network:
+    """One trained network, with what was decided of it.
+
+    Attributes:
+        setup: which one.
+        said: claim → what is said of it; of those in `CLAIMS` that were asked.
+        flips: of `FLIPS`.
+    """
+
+    setup: Setup
+    said: Mapping[str, Said]
+    flips: Mapping[str, float]
 
     def answer(self, claim: str) -> Answer:
         """Yes, no, open or untested: what is said of a claim."""
-        judgement = self.judgements.get(claim)
-        return Answer.UNTESTED if judgement is None else judgement.answer
+        return self.said[claim].answer if claim in self.said else Answer.UNTESTED
 
     def text(self, claim: str) -> str:
         """The answer with its number and interval; a dash where nothing was asked."""
-        judgement = self.judgements.get(claim)
-        if judgement is None or not judgement.is_tested:
-            return "–"
-        answer = judgement.answer.value
-        if np.isnan(judgement.value):
-            return answer
-        ends = ""
-        if not np.isnan(judgement.low):
-            ends = f" [{judgement.low:.2f}, {judgement.high:.2f}]"
-        return f"{answer} {judgement.value:.2f}{ends}"
+        return str(self.said.get(claim, "–"))
 
 
-def runs_of_networks(places: Sequence[str]) -> list[str]:
-    """The runs that were examined with the paper's probe, by data set and model."""
+def runs_of_networks(places: Sequence[str]) -> list[RunDirectory]:
+    """The runs that were examined with the paper's probe."""
     if not places:
         return []
-    runs = []
-    for path in find_runs(list(places)):
-        manifest = RunDirectory(path).manifest()
-        if PROBE in manifest["tables"]:
-            runs.append((manifest["data"], manifest["model"], manifest["seed"], str(path)))
-    return [path for *_, path in sorted(runs)]
+    runs = [RunDirectory(path) for path in find_runs(list(places))]
+    return [run for run in runs if PROBE in run.manifest()["tables"]]
 
 
-def read_networks(paths: Sequence[str]) -> list[Network]:
-    """The networks with their judgements.
+def read_networks(places: Sequence[str]) -> list[Network]:
+    """The networks of runs.
+
+    Args:
+        places: run directories, or folders above them.
 
     Raises:
         UserError: two runs are of one network.
     """
-    networks = []
-    for run in read_runs([*paths]) if paths else []:
-        judgements = {
-            judgement.claim: judgement
-            for judgement in card_of_run(run).judgements
-            if judgement.claim
-        }
-        networks.append(Network(str(run.data), str(run.model), judgements))
-    names = [(network.data, network.model) for network in networks]
+    networks = [network_of(run) for run in runs_of_networks(places)]
+    names = [network.setup.name for network in networks]
     for name in names:
         if names.count(name) > 1:
             raise UserError(
@@ -141,13 +177,90 @@ def read_networks(paths: Sequence[str]) -> list[Network]:
     return networks
 
 
-def flips(paths: Sequence[str]) -> pd.DataFrame:
+def network_of(run: RunDirectory) -> Network:
+    """The network of one run, with what its card says."""
+    manifest = run.manifest()
+    training = manifest["training"]
+    texts = texts_by_split(training["data"].get("most") or {}) or ALL_TEXTS
+    setup = Setup(manifest["data"], manifest["model"], texts, training["training"]["epochs"])
+    said = {
+        judgement.claim: Said(judgement.answer, judgement.value, judgement.low, judgement.high)
+        for judgement in card_of_run(read_run(run.path)).judgements
+        if judgement.claim in CLAIMS and judgement.is_tested
+    }
+    (flips,) = flip_table(read_results(run.path, PROBE), "attention")[FLIPS].to_dict("records")
+    return Network(setup, said, {str(name): float(share) for name, share in flips.items()})
+
+
+# What earlier runs said
+
+SETUP = [field.name for field in fields(Setup)]
+SAID = [field.name for field in fields(Said)]
+RECORD = [*SETUP, "about", *SAID]
+"""Columns of the record: a line per claim, and per number of the 2 × 2 table (`about`)."""
+
+
+def read_record(path: Path) -> list[Network]:
+    """The networks of a record.
+
+    Args:
+        path: of a CSV file with the columns `RECORD`; without a file there are none.
+
+    Raises:
+        UserError: the file has other columns.
+    """
+    if not path.exists():
+        return []
+    table = pd.read_csv(path)
+    if list(table) != RECORD:
+        raise UserError(f"{path}: expected the columns {', '.join(RECORD)}, as this command writes")
+    networks = []
+    for _, rows in table.groupby(SETUP, sort=False):
+        setup = Setup(**{name: rows[name].iloc[0] for name in SETUP})
+        said = {}
+        flips = {}
+        for about, answer, value, low, high in rows[["about", *SAID]].to_numpy().tolist():
+            if about in CLAIMS:
+                said[about] = Said(Answer[answer.upper()], value, low, high)
+            else:
+                flips[about] = value
+        networks.append(Network(setup, said, flips))
+    return networks
+
+
+def with_record(measured: Sequence[Network], record: Sequence[Network]) -> list[Network]:
+    """The networks that were run now, and of a record those that were not, in the page's order."""
+    networks = {network.setup.name: network for network in (*record, *measured)}
+    return [networks[name] for name in sorted(networks)]
+
+
+def write_record(networks: Sequence[Network], path: Path) -> None:
+    """Write networks as a record; what is not known is empty."""
+    table = pd.DataFrame(_record_rows(networks), columns=RECORD)
+    content = StringIO()
+    table.to_csv(content, index=False, float_format=f"%.{DIGITS}f")
+    write_text(content.getvalue(), path)
+
+
+def _record_rows(networks: Sequence[Network]) -> Iterator[dict[str, object]]:
+    for network in networks:
+        for claim, said in network.said.items():
+            yield {**asdict(network.setup), "about": claim, **asdict(said)}
+        for name, share in network.flips.items():
+            yield {**asdict(network.setup), "about": name, "value": share}
+
+
+# The page
+
+
+def flips(networks: Sequence[Network]) -> pd.DataFrame:
     """The paper's 2 × 2 table of every network, in percent of the texts of two items or more."""
-    results = pd.concat([read_results(path, PROBE) for path in paths])
-    table = flip_table(results, "attention")
-    shares = table.drop(columns=["top by", "n"]).select_dtypes("number")
-    percents = shares.map(lambda share: f"{100 * share:.1f}")
-    return table.assign(**percents)[[*table.columns.drop("top by")]]
+    rows = []
+    for network in networks:
+        row = {"data and model": " · ".join(network.setup.name)}
+        row |= {cell: f"{100 * network.flips[cell]:.1f}" for cell in CELLS}
+        rows.append(row | {"n": f"{network.flips['n']:.0f}"})
+    return pd.DataFrame(rows)
 
 
 def conclusions(networks: Sequence[Network]) -> pd.DataFrame:
@@ -194,35 +307,30 @@ def by_network(networks: Sequence[Network]) -> pd.DataFrame:
     claims = list(dict.fromkeys(conclusion.under_null for conclusion in CONCLUSIONS))
     rows = []
     for network in networks:
-        row = {"data": network.data, "model": network.model}
+        row = {"data": network.setup.data, "model": network.setup.model}
         row |= {claim.replace("_", " "): network.text(claim) for claim in claims}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def sizes(paths: Sequence[str]) -> str:
+def sizes(networks: Sequence[Network]) -> str:
     """How many texts the networks were trained and asked on, in a sentence."""
     parts = []
-    for path in paths:
-        manifest = RunDirectory(path).manifest()
-        most = manifest["training"]["data"].get("most") or {}
-        counts = texts_by_split(most) or ALL_TEXTS
-        epochs = manifest["training"]["training"]["epochs"]
-        parts.append(f"{manifest['data']}: {counts}, at most {epochs} epochs")
+    for network in networks:
+        setup = network.setup
+        parts.append(f"{setup.data}: {setup.texts}, at most {setup.epochs} epochs")
     return "; ".join(dict.fromkeys(parts))
 
 
-def networks_part(places: Sequence[str]) -> str:
+def networks_part(networks: Sequence[Network]) -> str:
     """The generated part of the networks' page."""
-    paths = runs_of_networks(places)
-    if not paths:
+    if not networks:
         return "No network was run."
-    networks = read_networks(paths)
     return "\n\n".join(
         [
-            f"{len(networks)} networks ({sizes(paths)}).",
+            f"{len(networks)} networks ({sizes(networks)}).",
             f"**Conclusions**\n\n{markdown(conclusions(networks))}",
             f"**Under the nulls, network by network**\n\n{markdown(by_network(networks))}",
-            f"**Flips by one weight, in percent of the texts**\n\n{markdown(flips(paths))}",
+            f"**Flips by one weight, in percent of the texts**\n\n{markdown(flips(networks))}",
         ]
     )

@@ -12,9 +12,6 @@ from sklearn import metrics
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.published import NUMBERS
 from attnprobe.evidence.statistics import Interval, student
-from attnprobe.evidence.verdicts import Verdict
-from attnprobe.findings.judgement import Judgement
-from attnprobe.readings.registry import readings
 from attnprobe.results.table import read_results
 from research.papers import causes, page
 from research.papers.__main__ import main
@@ -32,7 +29,6 @@ from research.papers.cells import (
     measured_numbers,
 )
 from research.papers.guides import scores
-from research.papers.networks import CONCLUSIONS, Network, conclusions, networks_part
 from research.papers.record import read_record
 from tests.invented_runs import invented_run
 
@@ -507,36 +503,3 @@ def test_a_record_that_is_written_again_is_the_same(tmp_path):
     copy = copy_of(shipped, tmp_path)
     main(["--record", str(copy)])
     assert copy.read_bytes() == shipped.read_bytes()
-
-
-def network(model, **verdicts):
-    judgements = {
-        claim: Judgement("erasure", "state", claim, verdict=verdict)
-        for claim, verdict in verdicts.items()
-    }
-    return Network("agnews", model, judgements)
-
-
-def test_a_conclusion_remains_where_it_is_a_yes_under_the_null_too():
-    published, null = "top_flips_more_than_random", "top_state_flips"
-    networks = [
-        network("a", **{published: Verdict.MEETS, null: Verdict.MEETS}),
-        network("b", **{published: Verdict.MEETS, null: Verdict.FAILS}),
-        network("c", **{published: Verdict.FAILS, null: Verdict.MEETS}),
-        network("d", **{published: Verdict.MEETS}),  # not asked under the null
-    ]
-    row = conclusions(networks).iloc[0]
-    assert row["networks"] == 3
-    assert row["as published"] == "2 yes, 1 no"
-    assert row["under the null"] == "2 yes, 1 no"
-    assert row["remains"] == "1 of 2"
-
-
-def test_every_claim_of_a_conclusion_is_one_that_a_probe_makes():
-    names = {claim.name for reading in readings().values() for claim in reading.claims}
-    for conclusion in CONCLUSIONS:
-        assert {conclusion.published, conclusion.under_null} <= names
-
-
-def test_runs_without_the_papers_probe_are_no_networks(runs):
-    assert networks_part([str(runs)]) == "No network was run."
