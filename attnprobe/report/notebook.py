@@ -55,7 +55,7 @@ html[theme=dark] .attnprobe-strips {{ {_DARK} }}
 .attnprobe-strips .name {{ flex: 0 0 auto; min-width: 8.5em; color: var(--faint);
   font-size: .9em }}
 .attnprobe-strips .tokens {{ flex: 1 1 20em; min-width: 0; overflow-wrap: anywhere }}
-.attnprobe-strips i {{ font-style: normal; unicode-bidi: isolate; padding: .05em .2em;
+.attnprobe-strips i {{ font-style: normal; unicode-bidi: plaintext; padding: .05em .2em;
   border-radius: .2em; min-width: .5em; background: rgb(var(--heat) / var(--w, 0));
   print-color-adjust: exact; -webkit-print-color-adjust: exact }}
 .attnprobe-strips i.much {{ color: var(--over) }}
@@ -127,7 +127,7 @@ def _strip_html(strip: Strip) -> str:
     description = _escaped(f"{strip.name}: {label}")
     return (
         f'<div class="strip"><span class="name">{_escaped(strip.name)}</span>'
-        f'<span class="tokens" role="group" aria-label="{description}">'
+        f'<span class="tokens" dir="auto" role="group" aria-label="{description}">'
         f"{' '.join(tokens)}</span></div>"
     )
 

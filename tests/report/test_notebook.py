@@ -61,6 +61,12 @@ def explained(count=3, **columns):
     return explanation
 
 
+def test_the_words_of_a_strip_stand_in_the_order_of_their_script():
+    # the browser finds the script of the whole strip, as no word of it has a direction of its own
+    html = strips_html([Strip("attention", [0.5, 0.5], ["فيلم", "good"])])
+    assert re.findall(r'<(\w+)[^>]* dir="(\w+)"', html) == [("span", "auto")]
+
+
 def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
     tokens = tokens_of(Strip("attention", [0.0, 0.01, 0.25, 1.0, 0.0001, np.nan], list("abcdef")))
     assert [

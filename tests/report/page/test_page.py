@@ -95,6 +95,20 @@ def choose_run(driver, title):
     put(driver, "run", driver.execute_script(find, title))
 
 
+@pytest.mark.parametrize(
+    ("words", "rightwards"), [(["film", "good", "long"], 1), (["فيلم", "جميل", "قصة"], -1)]
+)
+def test_the_words_of_a_map_stand_in_the_order_of_their_script(visit, tmp_path, words, rightwards):
+    run = invented_run(tmp_path, words=words, count=4, longest=6)
+    driver = visit(build.write_report(run, tmp_path / "report.html"))
+    left = until(driver, f"return {TOKENS}.map(token => token.getBoundingClientRect().left)")
+    assert len(left) > 1
+    assert np.all(np.sign(np.diff(left)) == rightwards)
+    driver.execute_script(f"{TOKENS}[0].focus()")
+    driver.switch_to.active_element.send_keys("\ue014" if rightwards == 1 else "\ue012")
+    assert driver.execute_script(f"return {TOKENS}.indexOf(document.activeElement)") == 1
+
+
 def test_all_parts_are_there_and_nothing_is_logged(visit, runs):
     driver = visit(runs[1])
     titles = driver.execute_script(

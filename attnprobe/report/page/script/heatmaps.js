@@ -42,7 +42,7 @@ function mapOf(map, weights, examples, row) {
   box.setAttribute("aria-labelledby", titleId);
   const ends = sentences && !bySentence ? new Set(sentences.map(([, to]) => to)) : null;
   labels.forEach((label, i) => {
-    const token = element("span", { className: "token", tabIndex: i === (ranked[0] ?? 0) ? 0 : -1, dir: "auto" }, bySentence ? label.split(" ").map(visible).join(" ") : visible(label));
+    const token = element("span", { className: "token", tabIndex: i === (ranked[0] ?? 0) ? 0 : -1 }, bySentence ? label.split(" ").map(visible).join(" ") : visible(label));
     const depth = Math.sqrt(Math.min(1, size[i] / scale));
     if (own[i] < 0) token.classList.add("against");
     token.style.setProperty("--depth", depth.toFixed(3));
@@ -120,11 +120,12 @@ function listenToMaps() {
     const box = token.closest(".words");
     const tokens = [...box.querySelectorAll(".token")];
     const at = tokens.indexOf(token);
+    const rightwards = getComputedStyle(box).direction === "rtl" ? -1 : 1;
     const boxes = [...maps.querySelectorAll(".words")];
     const sideways = (by) => boxes[boxes.indexOf(box) + by]?.querySelectorAll(".token")[at];
     const target = {
-      ArrowRight: () => tokens[at + 1],
-      ArrowLeft: () => tokens[at - 1],
+      ArrowRight: () => tokens[at + rightwards],
+      ArrowLeft: () => tokens[at - rightwards],
       Home: () => tokens[0],
       End: () => tokens.at(-1),
       ArrowDown: () => sideways(1),

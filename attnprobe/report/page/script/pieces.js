@@ -24,7 +24,7 @@ function pieceMap(pieces) {
       box.append(frame, " ");
     }
     before = word;
-    const token = element("span", { className: "token", tabIndex: i ? -1 : 0, dir: "auto" }, visible(name));
+    const token = element("span", { className: "token", tabIndex: i ? -1 : 0 }, visible(name));
     const depth = Math.sqrt(Math.min(1, weight));
     token.style.setProperty("--depth", depth.toFixed(3));
     if (depth > DEEP) token.classList.add("deep");
