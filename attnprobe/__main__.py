@@ -63,7 +63,7 @@ def main() -> None:
             "the working directory has been removed: change to one that exists and give the same "
             "command again"
         )
-    sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
+    sys.argv[1:] = _multirun_first([readable(argument) for argument in sys.argv[1:]])
     _refuse_hydra_files(sys.argv[1:])
     try:
         with ending_with_reader(), CLOCK.showing(), CLOCK.command():
@@ -79,6 +79,11 @@ def main() -> None:
         if HydraConfig.initialized() and not isinstance(error, OmegaConfBaseException):
             raise  # no mistake in the settings
         stop(answer(error, [word for word in sys.argv[1:] if not word.startswith("-")]))
+
+
+def _multirun_first(arguments: list[str]) -> list[str]:
+    """The arguments with -m before all settings: between two, Hydra takes no further setting."""
+    return sorted(arguments, key=lambda argument: argument not in ("-m", "--multirun"))
 
 
 def _refuse_hydra_files(arguments: list[str]) -> None:

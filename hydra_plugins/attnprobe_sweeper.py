@@ -53,10 +53,13 @@ class GridsSweeper(BasicSweeper):
         """
         unknown = [str(name) for name in self.names if name not in self.grids]
         if unknown:
-            raise CompactHydraException(
-                f"attnprobe: grids=[{','.join(self.names)}]: there is no {', '.join(unknown)}; "
-                f"expected some of {', '.join(self.grids)}"
+            from attnprobe.core.errors import UserError
+
+            mistake = UserError(
+                f"grids=[{','.join(self.names)}]: there is no {', '.join(unknown)}; expected some "
+                f"of {', '.join(self.grids)}"
             )
+            raise CompactHydraException(f"attnprobe: {mistake}") from mistake
         return super().sweep(
             [argument for argument in arguments if not argument.startswith(OF_THE_SWEEP)]
         )

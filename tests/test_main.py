@@ -100,6 +100,11 @@ def test_the_command_line_from_any_folder(tmp_path):
         ),
         (["data.filters={label: 1}"], "place: '~data.filters' '+data.filters={label: 1}'"),
         (["data.filters.label=1"], "add it with a plus: '+data.filters.label=1'"),
+        (
+            ["-m", "seed=1,2", "output=/proc/nowhere"],
+            "cannot write to /proc/nowhere: No such file or directory. Choose a writable place "
+            "with output=…",
+        ),
         (["foo"], "foo: expected setting=value, such as seed=1"),
         (["page=report"], "page=report: expected a name that ends in .html (such as report.html)"),
         (["page=a.html", "+experiment=audit"], "page=a.html is of a single run: leave it out"),

@@ -64,6 +64,11 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     for raised in (error, error.__cause__):  # a constructor's own message comes wrapped
         if isinstance(raised, UserError):
             return str(raised)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return (
+            f"cannot write to {visible(str(error.filename))}: {error.strerror}. Choose a writable "
+            f"place with output=…"
+        )
     kind = type(error).__name__
     if kind == "MissingConfigException":
         return _missing_choice(error, overrides)

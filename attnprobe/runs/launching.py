@@ -667,11 +667,12 @@ def planned(
         configs.append(config)
 
     jobs = []
+    trainings: dict[Path, str] = {}
     on_gpu = False
     for place, (name, overrides) in enumerate(zip(names, job_overrides, strict=True)):
         config = configs[place]
         with _answering_job(name, overrides):
-            jobs.append(_planned_job(config, overrides, first + place, name))
+            jobs.append(_planned_job(config, overrides, first + place, name, trainings))
         on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
     return jobs, on_gpu
 
@@ -696,7 +697,13 @@ def _without_hydra(config: DictConfig) -> DictConfig:
     return settings
 
 
-def _planned_job(config: DictConfig, overrides: Sequence[str], number: int, name: str) -> Job:
+def _planned_job(
+    config: DictConfig,
+    overrides: Sequence[str],
+    number: int,
+    name: str,
+    trainings: dict[Path, str],
+) -> Job:
     """One job of a sweep.
 
     Args:
@@ -704,9 +711,11 @@ def _planned_job(config: DictConfig, overrides: Sequence[str], number: int, name
         overrides: its command line.
         number: in the sweep.
         name: see `Job`.
+        trainings: run directory → id of the run that an earlier job has there; is added to.
 
     Raises:
-        UserError: if there is a mistake in its settings.
+        UserError: if there is a mistake in its settings, or an earlier job with other settings has
+            the same directory.
     """
     from attnprobe.runs.prepare import is_finished
     from attnprobe.runs.settings import constructible, refuse_several_devices
@@ -722,6 +731,12 @@ def _planned_job(config: DictConfig, overrides: Sequence[str], number: int, name
     # a study has no run directory, nor has a run whose teacher is not trained yet
     if config.study is None and not settings.awaits_teacher:
         directory = settings.directory
+        if trainings.setdefault(directory, settings.run_id) != settings.run_id:
+            raise UserError(
+                f"run_dir={config.run_dir}: an earlier job of this sweep has other settings and "
+                f"the same run directory: leave run_dir out, and every job gets its own in "
+                f"output={config.output}"
+            )
         data = settings.config["data"]["name"]
         model = settings.config["model"]["name"]
         stem += f"-{data}-{model}-seed{settings.config['seed']}"

@@ -55,7 +55,7 @@ def test_hydra_may_ask_for_fewer_jobs_at_once():
 
 def test_a_grid_that_is_nowhere_is_named(tmp_path):
     ended = command_line(tmp_path, "+experiment=papers", "grids=[jain,jan]")
-    assert ended.returncode != 0
+    assert ended.returncode == 2
     assert ended.stderr == (
         "attnprobe: grids=[jain,jan]: there is no jan; expected some of jain_questions, jain, "
         "jain_imdb, serrano, wiegreffe\n"

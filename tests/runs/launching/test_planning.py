@@ -98,6 +98,16 @@ def test_a_mistake_in_one_job_is_found_before_any_begins(mistake, message):
     assert str(caught.value).endswith(f"(in the job {mistake}; no job was started)")
 
 
+def test_jobs_with_other_settings_have_no_run_directory_in_common(finished, tmp_path):
+    place = f"run_dir={tmp_path / 'a'}"
+    jobs, _ = plan(
+        job(finished, place, "probe=[permutation]"), job(finished, place, "probe=[erasure]")
+    )
+    assert len({job.directory for job in jobs}) == 1  # one training, other probes
+    with pytest.raises(UserError, match=r"run_dir=.*/a: .*leave run_dir out.*in the job seed=2; "):
+        plan(job(finished, place, "seed=1"), job(finished, place, "seed=2"))
+
+
 def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-7f,5")
