@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from attnprobe import __version__
 from attnprobe.core.sanitise import visible
-from attnprobe.results.files import NamedRecord, Record, damaged
+from attnprobe.results.files import DamagedRun, NamedRecord, Record, damaged
 
 Number = int | float
 STRICT = with_config(ConfigDict(strict=True, extra="allow"))
@@ -149,15 +150,39 @@ def checked_manifest(content: dict[str, Any], path: Path) -> Manifest:
         path: of the file, for the message.
 
     Raises:
-        DamagedRun: one line with the first entry that is of another type.
+        DamagedRun: one line with the first entry that is of another type, or that another version
+            of attnprobe did not write.
     """
     try:
         return _adapter().validate_python(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = visible(".".join(map(str, first["loc"])))
+        if first["type"] == "missing":  # and its checksum says that nothing was taken out of it
+            raise of_another_version(content, path, place) from None
         found = visible(str(first["input"]))[:80]
         raise damaged(path, f"{place}: {first['msg'].lower()}, and it is {found}") from None
+
+
+def of_another_version(content: dict[str, Any], path: Path, place: str) -> DamagedRun:
+    """The answer to a manifest that lacks an entry which this version writes.
+
+    Args:
+        content: of the manifest.
+        path: of the file.
+        place: of the entry.
+    """
+    versions = content.get("versions")
+    version = versions.get("attnprobe", "unknown") if isinstance(versions, dict) else "unknown"
+    if version == __version__:
+        writer = f"an earlier state of attnprobe {version}"
+    else:
+        writer = f"another attnprobe ({visible(str(version))}; this is {__version__})"
+    return DamagedRun(
+        f"{path} was written by {writer}, which wrote no {place}",
+        "Read the run with that version, or give its command again with on_finished=replace to "
+        "train and measure it again",
+    )
 
 
 @cache

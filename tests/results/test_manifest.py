@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from attnprobe import __version__
 from attnprobe.results.directory import MANIFEST, RunDirectory
 from attnprobe.results.files import SEAL, DamagedRun, read_sealed
 from attnprobe.results.manifest import Manifest, checked_manifest
@@ -49,3 +52,22 @@ def test_another_type_is_one_line_with_the_entry(manifest, tmp_path, path):
         checked_manifest(changed, tmp_path / MANIFEST)
     assert ".".join(path) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "writer"),
+    [
+        ("0.0.1", rf"by another attnprobe \(0\.0\.1; this is {re.escape(__version__)}\)"),
+        (__version__, rf"by an earlier state of attnprobe {re.escape(__version__)}"),
+    ],
+)
+def test_an_entry_that_was_never_written_is_of_another_version(manifest, tmp_path, version, writer):
+    path = ("tables", "swaps", "metrics", "swap_excess")
+    metric = manifest["tables"]["swaps"]["metrics"]["swap_excess"]
+    earlier = {name: value for name, value in metric.items() if name != "low"}
+    changed = with_entry(manifest, path, earlier)
+    changed = with_entry(changed, ("versions", "attnprobe"), version)
+    message = rf"{writer}, which wrote no tables\.swaps\.metrics\.swap_excess\.low\. .*=replace"
+    with pytest.raises(DamagedRun, match=message) as refused:
+        checked_manifest(changed, tmp_path / MANIFEST)
+    assert "damaged" not in str(refused.value)
