@@ -164,8 +164,9 @@ def _classes_of_labels(
         kind = "training rows" if settings.trains else "rows"
         expected = "" if settings.labels is None else f" among data.labels ({', '.join(classes)})"
         common = [f"{label}: {number}" for label, number in seen.most_common(8)]
+        count = "no class" if least == 1 else f"fewer than {least} classes"
         raise UserError(
-            f"the {kind} have fewer than {least} classes{expected} in the column "
+            f"the {kind} have {count}{expected} in the column "
             f"data.label={settings.label} ({', '.join(common) or 'no label at all'}): choose "
             f"another column, or other data.filters or data.labels"
         )

@@ -172,9 +172,13 @@ def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:
     short_enough = np.ones(len(length), bool) if most is None else length < most
     mask = long_enough & short_enough
     if not mask.any():
+        limits = []
+        if least is not None:
+            limits.append(f"more than data.min_length={least}")
+        if most is not None:
+            limits.append(f"fewer than data.max_length={most}")
         raise UserError(
-            f"no row of the {split} split has more than data.min_length={settings.min_length} and "
-            f"fewer than data.max_length={settings.max_length} tokens; the texts have "
+            f"no row of the {split} split has {' and '.join(limits)} tokens; the texts have "
             f"{length.min()} to {length.max()}"
         )
     dropped = {"too short": int((~long_enough).sum()), "too long": int((~short_enough).sum())}

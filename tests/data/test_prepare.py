@@ -203,7 +203,18 @@ def test_unseen_labels_are_named(train, test, settings, message):
             {"filters": {"label": [3, 4]}},
             r"no row of the train split is left after label=\[3, 4\].*1 \(2 ×\)",
         ),
-        ({"min_length": 9}, r"no row .* more than data\.min_length=9 .*the texts have 1 to 3"),
+        (
+            {"min_length": 9},
+            r"no row of the train split has more than data\.min_length=9 tokens; .* have 1 to 3",
+        ),
+        (
+            {"max_length": 1},
+            r"no row of the train split has fewer than data\.max_length=1 tokens; .* have 1 to 3",
+        ),
+        (
+            {"min_length": 1, "max_length": 2},
+            r"has more than data\.min_length=1 and fewer than data\.max_length=2 tokens",
+        ),
         ({"min_df": 9}, r"data\.min_df=9 leaves no word"),
         ({"train": {"text": ["a", "b"], "label": [1, 1]}}, r"fewer than 2 classes .*\(1: 2\)"),
         (
@@ -215,6 +226,10 @@ def test_unseen_labels_are_named(train, test, settings, message):
             r"data\.text=text: expected text, row 0 of train",
         ),
         ({"labels": {0: "bad", 1: "good", 2: "fine"}}, r"no training row has the class fine"),
+        (
+            {"labels": ["neg", "pos"], "test_share": 1},
+            r"the rows have no class among data\.labels \(neg, pos\)",
+        ),
         ({"labels": ["neg", "pos"]}, r"fewer than 2 classes among data\.labels \(neg, pos\)"),
         ({"test_share": 20}, r"data\.test_share=20: expected .* at most 1"),
         ({"class_weight": [1.0]}, r"expected 2 numbers above 0"),
