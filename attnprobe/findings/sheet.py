@@ -80,6 +80,10 @@ BETTER_MODEL = (
     "Do not show it. Get a better model first: more texts, training.epochs=…, or another model "
     "(model=…)."
 )
+BETTER_CHECKPOINT = (
+    "Do not show it. Get a better model first: fine-tune this checkpoint on texts of yours "
+    "(training=finetune), or take another one (model.path=…)."
+)
 
 LIMITS = (
     "This holds for this model on these texts. It does not say that the model is right, or that "
@@ -340,7 +344,7 @@ def advice_of(card: Card, run: Run, *, is_audit: bool) -> str:
         is_audit: whether an audit examined it, which looks for something better to show.
     """
     if card.chip is Chip.POOR:
-        return BETTER_MODEL
+        return BETTER_CHECKPOINT if is_taken_as_it_is(run) else BETTER_MODEL
     if card.chip is Chip.READ:
         return SHOW
     instead = " ".join(f"{method}." for method in card.summary.instead)

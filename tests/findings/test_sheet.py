@@ -42,6 +42,15 @@ def test_every_answer_means_two_sentences(chip):
     assert len(re.findall(r"[.](?: |$)", MEANINGS[chip])) == 2
 
 
+@pytest.mark.parametrize(
+    ("epochs", "advised"), [(8, ["training.epochs="]), (0, ["training=finetune", "model.path="])]
+)
+def test_a_poor_checkpoint_as_it_is_is_not_trained_longer(make_run, epochs, advised):
+    (group,) = grouped([read_run(make_run(training={"training": {"epochs": epochs}}))])
+    advice = sheet_of(group, card([finding(ABOVE)], guessing="a coin")).text("to do")
+    assert re.findall(r"training[.]epochs=|training=finetune|model[.]path=", advice) == advised
+
+
 def better(value=0.3):
     """A finding that another method is better than attention."""
     return finding(
