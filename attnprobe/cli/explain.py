@@ -80,7 +80,8 @@ def explain(arguments: Sequence[str]) -> None:
         explanation = run.explain(texts, options.text2)
         vocabulary = known_words(run, explanation)
         for row in explanation.to_dict("records"):
-            print("\n".join(lines_of(row, vocabulary)))
+            # a tagger's word is asked for by its number from 0
+            print("\n".join(lines_of(row, vocabulary, 0 if run.pipeline.tags else 1)))
         if run.sentence:
             tell(f"what the tests say: {run.sentence}")
         if options.html is not None:
@@ -138,12 +139,13 @@ def write_page(path: Path, run: "TrainedRun", explanation: "Explanation") -> Non
     print(f"heat maps: {path}")
 
 
-def lines_of(row: Mapping[Any, Any], vocabulary: Container[str]) -> list[str]:
+def lines_of(row: Mapping[Any, Any], vocabulary: Container[str], first: int = 1) -> list[str]:
     """The lines that explain one text.
 
     Args:
         row: of `TrainedRun.explain`.
         vocabulary: the words that the model knows.
+        first: number of the text's first word, where places are named.
     """
     from attnprobe.core.sanitise import visible
 
@@ -152,7 +154,7 @@ def lines_of(row: Mapping[Any, Any], vocabulary: Container[str]) -> list[str]:
     # with its place each word that comes more than once
     names = [
         token if tokens.count(token) == 1 else f"{token} (word {place})"
-        for place, token in enumerate(tokens, start=1)
+        for place, token in enumerate(tokens, start=first)
     ]
     # of a hierarchical model the tokens are whole sentences
     is_unknown = ["words" not in row and token not in vocabulary for token in tokens]
