@@ -12,6 +12,7 @@ def test_a_word_that_comes_twice_has_its_place_as_the_model_is_asked_for_it(firs
         "prediction": "pos",
         "probability": {"neg": 0.2, "pos": 0.8},
         "flipping_set": [True, False, True],
+        "flips_to": "neg",
     }
     attention, erasure = lines_of(row, {"good", "not"}, first)[-2:]
     named = [f"good (word {place})" for place in places]
