@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnprobe.core.clock import CLOCK, Step
-from attnprobe.core.errors import UserError
+from attnprobe.core.errors import UserError, as_typed
 from attnprobe.core.processes import answering_signals
 from attnprobe.report.page import MEGABYTES, PAGE_NAME, is_page_name
 from attnprobe.results.directory import refuse_missing
+
+TYPED = {"output=… or run_dir=…": "--output FILE.html"}
+"""What messages call the place of a run → what this command has for its page."""
 
 
 def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
@@ -72,7 +75,8 @@ def main(
         with CLOCK.showing(), CLOCK.command(), CLOCK.step("load the libraries") as step:
             page = _written(options, step)
     except UserError as error:
-        print(f"attnprobe.report: {error}", file=sys.stderr)
+        message = as_typed(str(error), TYPED)
+        print(f"attnprobe.report: {message}", file=sys.stderr)
         raise SystemExit(2) from None
     folder = page.with_name(f"{page.stem}_files")
     print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")

@@ -284,6 +284,14 @@ def test_a_place_that_is_not_there_is_refused_beside_one_that_is(make_run, tmp_p
     assert not page.exists()
 
 
+def test_a_page_that_cannot_be_written_is_answered_by_the_commands_own_option(make_run, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([str(make_run("whole")), "-o", "/proc/page.html"])
+    error = capsys.readouterr().err
+    assert "cannot write to /proc/page_files" in error
+    assert "Choose a writable place with --output FILE.html" in error
+
+
 @dataclass(frozen=True)
 class Plotted(StudyFigure):
     figure: Figure
