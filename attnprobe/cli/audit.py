@@ -172,6 +172,7 @@ def carried_out(overrides: Sequence[str], settings: Sequence[str], *, dry_run: b
     typed = {setting.split("=")[0] for setting in settings}
     for option in OPTIONS:
         if option.setting not in typed:
+            hydra_command.TYPED[f"{option.setting}=null"] = f"leave {option.flag} out"
             hydra_command.TYPED[f"{option.setting}="] = f"{option.flag} "
     if dry_run:
         hydra_command.DRY_RUN.append(True)

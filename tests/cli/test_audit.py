@@ -99,6 +99,10 @@ def test_a_dry_run_checks_and_prints_the_settings(texts, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
+        (
+            ["--label", "stars", "--by", "shop"],
+            "choose one with --by NAME, or do without: leave --by out",
+        ),
         (["--label", "starts"], "--label starts: there is no such column; did you mean stars?"),
         (["--label", "stars", "--model", "bert-base-uncased"], "model=bert-base-uncased"),
         (["--label", "stars", "seed=x"], "seed=x: expected a whole number"),
