@@ -430,8 +430,9 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
             f"config.json, model.safetensors (no .bin: pickles are not loaded) and "
             f"tokenizer.json, as save_pretrained writes them"
         ) from failure
+    where = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
     raise UserError(
-        f"model.path={path}: there is no such folder, and the hub gives nothing ({reason}). "
+        f"model.path={path}: there is no such folder{where}, and the hub gives nothing ({reason}). "
         f"Without a network: `hf download {path} --local-dir FOLDER` where there is one, and "
         f"model.path=FOLDER here"
     ) from failure

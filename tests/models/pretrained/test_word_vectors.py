@@ -126,3 +126,13 @@ def test_the_markers_of_a_vocabulary_are_no_words(tmp_path):
     words = [line.split(" ")[0] for line in path.read_text("utf-8").splitlines()[1:]]
     assert words
     assert not set(words) & set(SPECIAL)
+
+
+def test_an_encoder_by_a_relative_path_is_looked_for_where_the_message_says(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        vectors(["data=testbed", "--encoder", "missing", "--offline", "-o", "words.vec"])
+    message = capsys.readouterr().err
+    assert f"attnprobe: --encoder missing: there is no such folder in {tmp_path}, " in message
