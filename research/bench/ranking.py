@@ -71,6 +71,9 @@ def can_score(
 def rates_by_encoder(rows: pd.DataFrame) -> pd.DataFrame:
     """The rates of each method on all models, where it is defined for all, and by encoder.
 
+    A method that some models of an encoder refuse has no rate of that encoder: the others are
+    those on which it happens to be defined.
+
     Args:
         rows: as of `rank`.
 
@@ -78,9 +81,14 @@ def rates_by_encoder(rows: pd.DataFrame) -> pd.DataFrame:
         A row per method (`scores`) and `encoder`, the best first.
     """
     models = rows["model"].nunique()
+    models_of = rows.groupby("encoder")["model"].nunique()
     tables = []
     for _, method in rows.groupby("scores"):
-        parts = list(method.groupby("encoder"))
+        parts = [
+            (encoder, part)
+            for encoder, part in method.groupby("encoder")
+            if len(part) == models_of[encoder]
+        ]
         if len(method) == models:
             parts.insert(0, (ALL, method))
         for encoder, part in parts:
@@ -121,12 +129,17 @@ class MethodRates:
         return ALL in self.encoders
 
     @property
-    def main(self) -> Mapping[Hashable, Any]:
-        """The row of all encoders; of a method of some, that of transformers, else of any."""
+    def main_encoder(self) -> Hashable:
+        """All encoders; of a method of some, transformers, else any."""
         for encoder in (ALL, LAYERED):
             if encoder in self.encoders:
-                return self.encoders[encoder]
-        return next(iter(self.encoders.values()))
+                return encoder
+        return next(iter(self.encoders))
+
+    @property
+    def main(self) -> Mapping[Hashable, Any]:
+        """The row of `main_encoder`."""
+        return self.encoders[self.main_encoder]
 
 
 def as_markdown(rates: pd.DataFrame) -> str:
@@ -146,9 +159,9 @@ def as_markdown(rates: pd.DataFrame) -> str:
     for name, rows in rates.groupby("scores"):
         methods.append(MethodRates(str(name), rows.set_index("encoder").to_dict("index")))
     methods.sort(key=lambda method: (not method.is_general, -method.main["auroc"]))
-    most_texts = rates["texts"].max()
+    all_texts = rates.groupby("encoder")["texts"].max()
     for method in methods:
-        has_all_texts = method.main["texts"] == most_texts
+        has_all_texts = method.main["texts"] == all_texts[method.main_encoder]
         title = title_of(method.name)
         cells = [
             title if has_all_texts else f"{title}, {method.main['texts']:.0f} texts",
