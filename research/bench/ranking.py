@@ -159,7 +159,7 @@ def as_markdown(rates: pd.DataFrame) -> str:
     for name, rows in rates.groupby("scores"):
         methods.append(MethodRates(str(name), rows.set_index("encoder").to_dict("index")))
     methods.sort(key=lambda method: (not method.is_general, -method.main["auroc"]))
-    all_texts = rates.groupby("encoder")["texts"].max()
+    all_texts = rates.groupby("encoder")["texts"].max().to_dict()
     for method in methods:
         has_all_texts = method.main["texts"] == all_texts[method.main_encoder]
         title = title_of(method.name)
