@@ -161,15 +161,8 @@ def _classes_of_labels(
 
     least = 1 if settings.multi_label or not settings.trains else 2
     if len(trained) < least:
-        kind = "training rows" if settings.trains else "rows"
         expected = "" if settings.labels is None else f" among data.labels ({', '.join(classes)})"
-        common = [f"{label}: {number}" for label, number in seen.most_common(8)]
-        count = "no class" if least == 1 else f"fewer than {least} classes"
-        raise UserError(
-            f"the {kind} have {count}{expected} in the column "
-            f"data.label={settings.label} ({', '.join(common) or 'no label at all'}): choose "
-            f"another column, or other data.filters or data.labels"
-        )
+        raise _too_few_classes(seen, least, expected, settings)
     empty = [name for number, name in enumerate(classes) if number not in trained]
     if settings.trains and empty:
         raise UserError(
@@ -184,6 +177,27 @@ def _classes_of_labels(
                 f"data.labels='{{value in the data: name, …}}'"
             )
     return numbers, classes
+
+
+def _too_few_classes(
+    seen: Counter[str], least: int, expected: str, settings: DataSettings
+) -> UserError:
+    """The answer to labels of too few classes.
+
+    Args:
+        seen: how often each label comes.
+        least: number of classes that are needed.
+        expected: the classes that the settings name, in words; empty where they name none.
+        settings: of the data.
+    """
+    kind = "training rows" if settings.trains else "rows"
+    count = "no class" if least == 1 else f"fewer than {least} classes"
+    common = [f"{label}: {number}" for label, number in seen.most_common(8)]
+    return UserError(
+        f"the {kind} have {count}{expected} in the column "
+        f"data.label={settings.label} ({', '.join(common) or 'no label at all'}): choose "
+        f"another column, or other data.filters or data.labels"
+    )
 
 
 def _classes_of_words(
