@@ -61,12 +61,13 @@ def carry_out(options: argparse.Namespace) -> None:
 
 def networks_of(options: argparse.Namespace) -> list[networks.Network]:
     """The networks of the runs, and of the record where there is one."""
-    measured = networks.read_networks(options.runs)
-    if options.networks_record is None:
-        return networks.with_record(measured, ())
-    recorded = networks.read_record(options.networks_record)
-    networks.write_record(networks.with_record(measured, recorded), options.networks_record)
-    return networks.read_record(options.networks_record)  # with as many digits as the next page has
+    path = options.networks_record
+    recorded = [] if path is None else networks.read_record(path)
+    known = networks.with_record(networks.read_networks(options.runs), recorded)
+    if path is None:
+        return known
+    networks.write_record(known, path)
+    return networks.read_record(path)  # with as many digits as the next page has
 
 
 def numbers_of(options: argparse.Namespace) -> dict[CellName, list[Measured]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,10 @@ from attnprobe.findings.groups import read_run
 from attnprobe.findings.stored import card_of_run
 from attnprobe.probes.single_weight import CELLS, flip_table
 from attnprobe.results.directory import RunDirectory, find_runs
-from attnprobe.results.files import write_text
 from attnprobe.results.table import read_results
 from research.markdown import markdown
 from research.papers.cells import ALL_TEXTS, texts_by_split
-from research.papers.record import DIGITS
+from research.papers.record import write_rows
 
 PROBE = "single_weight"
 """The probe that every one of the paper's networks is examined with."""
@@ -235,11 +233,8 @@ def with_record(measured: Sequence[Network], record: Sequence[Network]) -> list[
 
 
 def write_record(networks: Sequence[Network], path: Path) -> None:
-    """Write networks as a record; what is not known is empty."""
-    table = pd.DataFrame(_record_rows(networks), columns=RECORD)
-    content = StringIO()
-    table.to_csv(content, index=False, float_format=f"%.{DIGITS}f")
-    write_text(content.getvalue(), path)
+    """Write networks as a record."""
+    write_rows(pd.DataFrame(_record_rows(networks), columns=RECORD), path)
 
 
 def _record_rows(networks: Sequence[Network]) -> Iterator[dict[str, object]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from io import StringIO
 from pathlib import Path
 
 import pandas as pd
@@ -80,10 +79,12 @@ def with_record(
 
 def write_record(numbers: Mapping[CellName, Sequence[Measured]], path: Path) -> None:
     """Write numbers as a record, a line each; an end that is not known is empty."""
-    table = pd.DataFrame(_rows(numbers), columns=COLUMNS)
-    content = StringIO()
-    table.to_csv(content, index=False, float_format=f"%.{DIGITS}f")
-    write_text(content.getvalue(), path)
+    write_rows(pd.DataFrame(_rows(numbers), columns=COLUMNS), path)
+
+
+def write_rows(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as a record's CSV file, with `DIGITS` decimals; what is not known is empty."""
+    write_text(table.to_csv(index=False, float_format=f"%.{DIGITS}f"), path)
 
 
 def _rows(numbers: Mapping[CellName, Sequence[Measured]]) -> Iterator[dict[str, object]]:

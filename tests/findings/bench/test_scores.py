@@ -42,6 +42,11 @@ def by_word(rows):
     return words.assign(position=np.tile(np.arange(WORDS), len(rows)))
 
 
+def without_cell(rows, column, row):
+    """The same with nothing in a column of one row, counted from 0."""
+    return rows.assign(**{column: rows[column].where(np.arange(len(rows)) != row)})
+
+
 def by_text(rows, bench):
     """The same by the words of the texts."""
     texts = {
@@ -125,13 +130,11 @@ REFUSED = {
         "row 71 .example_id 40. has 1 scores, and example 40 has 6 words: .*texts/token--cnn.parq",
     ),
     "no number of a text": (
-        lambda rows: rows.assign(example_id=rows["example_id"].where(rows.index != 70)),
+        lambda rows: without_cell(rows, "example_id", 70),
         "row 71 has nothing in the column example_id: expected a whole number",
     ),
     "no number of a word's text": (
-        lambda rows: by_word(rows).assign(
-            example_id=lambda words: words["example_id"].where(np.arange(len(words)) != 8)
-        ),
+        lambda rows: without_cell(by_word(rows), "example_id", 8),
         "row 9 has nothing in the column example_id: expected a whole number",
     ),
     "numbers of texts that are words": (
@@ -139,13 +142,11 @@ REFUSED = {
         "row 1 has 'text 10' in the column example_id: expected a whole number",
     ),
     "no place of a word": (
-        lambda rows: by_word(rows).assign(
-            position=lambda words: words["position"].where(np.arange(len(words)) != 8)
-        ),
+        lambda rows: without_cell(by_word(rows), "position", 8),
         "row 9 has nothing in the column position: expected a whole number",
     ),
     "no model in a row": (
-        lambda rows: rows.assign(model=rows["model"].where(rows.index != 70)),
+        lambda rows: without_cell(rows, "model", 70),
         "row 71 has nothing in the column model: expected a text",
     ),
     "an infinite one": (
