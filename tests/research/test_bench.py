@@ -231,6 +231,14 @@ def test_a_method_of_layers_is_ranked_after_those_of_all_models():
     assert yes == ["100 % [29, 100] |", "0 % [0, 71] |", "– |"]
 
 
+def test_a_method_that_some_models_refuse_has_no_rate_of_their_encoder():
+    rows = toy_rows()
+    refused = (rows["scores"] == "rollout") & (rows["model"] == "a-transformer")
+    rates = rates_by_encoder(rows[~refused])
+    assert "rollout" not in set(rates["scores"])
+    assert set(rates["encoder"]) == {"all", "lstm", "transformer"}
+
+
 def test_the_docs_are_of_the_shipped_rates():
     page = (PAGE.parent / "results" / "attributions.md").read_text(encoding="utf-8")
     part = page.partition("<!-- bench -->\n")[2].partition("<!-- end of bench -->")[0]
