@@ -89,12 +89,21 @@ def cause_tests(cell: Cell, reference: Setup) -> list[CauseTest]:
     before = cell.in_setup(reference)
     if before is None or not cell.beyond(reference):
         return []
-    tests = []
+    return [
+        CauseTest(cause, cell.published, before, after)
+        for cause, after in changes_of(cell, reference)
+        if after.has_interval
+    ]
+
+
+def changes_of(cell: Cell, reference: Setup) -> list[tuple[str, Measured]]:
+    """What was measured with one thing changed towards the paper: the cause and the number."""
+    changes = []
     for after in cell.measured:
         cause = reference.cause_in(after.setup)
-        if cause and after.has_interval:
-            tests.append(CauseTest(cause, cell.published, before, after))
-    return tests
+        if cause:
+            changes.append((cause, after))
+    return changes
 
 
 def explanation(cell: Cell, reference: Setup) -> str:
@@ -102,8 +111,12 @@ def explanation(cell: Cell, reference: Setup) -> str:
     if not cell.beyond(reference):
         return ""
     tests = cause_tests(cell, reference)
-    if not tests:
+    changes = changes_of(cell, reference)
+    if not changes:
         return "not explained: nothing tested"
+    if not tests:
+        causes = ", ".join(cause for cause, _ in changes)
+        return f"not explained ({causes}: one seed, which has no interval)"
     words = "; ".join(map(str, tests))
     return words if any(_helps(test) for test in tests) else f"not explained ({words})"
 
@@ -138,11 +151,9 @@ def changed(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> list[Chang
         before = None if setup is None else cell.in_setup(setup)
         if setup is None or before is None:
             continue
-        for after in cell.measured:
-            cause = setup.cause_in(after.setup)
-            if cause:
-                value = WORDS[cause].format(getattr(after.setup, cause))
-                pairs.append(Changed(f"{cause} ({value})", cell, before, after))
+        for cause, after in changes_of(cell, setup):
+            value = WORDS[cause].format(getattr(after.setup, cause))
+            pairs.append(Changed(f"{cause} ({value})", cell, before, after))
     return pairs
 
 
@@ -187,17 +198,20 @@ class Tally:
         explained: how many some cause explains.
         in_part: how many a cause explains in part at most.
         tested: how many of the others had a test.
+        undecidable: of how many a change was run, with a number that has no interval.
     """
 
     beyond: int
     explained: int
     in_part: int
     tested: int
+    undecidable: int = 0
 
     @property
     def untested(self) -> int:
-        """How many had no test."""
-        return self.beyond - self.explained - self.in_part - self.tested
+        """Of how many nothing was changed."""
+        had_a_run = self.explained + self.in_part + self.tested + self.undecidable
+        return self.beyond - had_a_run
 
     def __str__(self) -> str:
         words = [
@@ -205,6 +219,8 @@ class Tally:
             f"{self.in_part} in part",
             f"{self.tested} are not explained by what was tested",
         ]
+        if self.undecidable:
+            words.append(f"of {self.undecidable} the number after the change has no interval")
         if self.untested:
             words.append(f"of {self.untested} nothing was tested")
         return f"{', '.join(words[:-1])}, and {words[-1]}"
@@ -218,7 +234,10 @@ def tally(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> Tally:
         reference: data set → the setup that its numbers are compared in.
     """
     beyond = 0
-    counts = {EXPLAINS: 0, IN_PART: 0, "other": 0}
+    explained = 0
+    in_part = 0
+    tested = 0
+    undecidable = 0
     for cell in cells:
         setup = reference.get(cell.data)
         if setup is None or not cell.beyond(setup):
@@ -226,12 +245,14 @@ def tally(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> Tally:
         beyond += 1
         answers = [test.answer() for test in cause_tests(cell, setup)]
         if EXPLAINS in answers:
-            counts[EXPLAINS] += 1
+            explained += 1
         elif IN_PART in answers:
-            counts[IN_PART] += 1
+            in_part += 1
         elif answers:
-            counts["other"] += 1
-    return Tally(beyond, counts[EXPLAINS], counts[IN_PART], counts["other"])
+            tested += 1
+        elif changes_of(cell, setup):
+            undecidable += 1
+    return Tally(beyond, explained, in_part, tested, undecidable)
 
 
 def _helps(test: CauseTest) -> bool:

@@ -240,10 +240,19 @@ def test_the_tally_counts_every_number_beyond_its_interval_once():
         invented_cell(0.80, plain),
         invented_cell(0.71, plain, measured(STARTED, 0.80, 0.02)),
         invented_cell(0.80),
+        invented_cell(0.80, plain, measured(STARTED, 0.80, np.nan)),
     ]
     counted = causes.tally(invented, reference)
-    assert counted == causes.Tally(beyond=4, explained=1, in_part=1, tested=1)
+    assert counted == causes.Tally(beyond=5, explained=1, in_part=1, tested=1, undecidable=1)
     assert counted.untested == 1
+
+
+def test_a_change_whose_number_has_no_interval_was_run_and_says_nothing():
+    one_seed = Measured(STARTED, 1, Interval(0.80, np.nan, np.nan))
+    compared = invented_cell(0.80, measured(PLAIN, 0.70, 0.02), one_seed)
+    assert causes.cause_tests(compared, PLAIN) == []
+    expected = "not explained (vectors: one seed, which has no interval)"
+    assert causes.explanation(compared, PLAIN) == expected
 
 
 def test_numbers_that_were_measured_both_ways_tell_how_far_a_change_moves_them():
