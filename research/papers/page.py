@@ -171,18 +171,6 @@ class Kind:
             pairs=comparable,
         )
 
-    def __str__(self) -> str:
-        parts = [f"{signed(self.median)} in the median of {self.count}"]
-        if self.intervals:
-            parts.append(f"the published value lies in {self.inside} of {self.intervals} intervals")
-        if self.of_two_seeds:
-            parts.append(f"{self.of_two_seeds} intervals of two seeds are not counted")
-        if self.pairs:
-            parts.append(
-                f"two models are in the published order in {self.same_order} of {self.pairs} pairs"
-            )
-        return ", ".join(parts)
-
 
 def kinds_table(pairs: Sequence[Beside]) -> pd.DataFrame:
     """A row per kind of number: how far measured and published are apart."""
@@ -318,17 +306,26 @@ def _seeds(cells: Sequence[Cell]) -> str:
 
 def _compared(comparison: Comparison, pairs: Sequence[Beside]) -> str:
     """A line of the answer; empty where none of its numbers was measured."""
-    parts = []
-    medians = []
+    kinds = {}
     for metric in comparison.metrics:
         of_kind = [pair for pair in pairs if pair.cell.metric == metric]
         if of_kind:
-            kind = Kind.of(of_kind)
-            medians.append(kind.median)
-            parts.append(f"{METRICS[metric]} {kind}")
-    if not parts:
+            kinds[METRICS[metric]] = Kind.of(of_kind)
+    if not kinds:
         return ""
-    return f"**{comparison.headline(medians)}**: {'; '.join(parts)}."
+
+    medians = " and ".join(f"{name} {signed(kind.median)}" for name, kind in kinds.items())
+    headline = comparison.headline([kind.median for kind in kinds.values()])
+    sentences = [f"**{headline}**: {medians} from the published in the median"]
+    intervals = sum(kind.intervals for kind in kinds.values())
+    if intervals:
+        inside = sum(kind.inside for kind in kinds.values())
+        sentences.append(f"the published value lies in {inside} of {intervals} intervals")
+    models = sum(kind.pairs for kind in kinds.values())
+    if models:
+        in_order = sum(kind.same_order for kind in kinds.values())
+        sentences.append(f"{in_order} of {models} pairs of models are in the published order")
+    return "; ".join(sentences) + "."
 
 
 def _causes(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> str:
@@ -336,13 +333,13 @@ def _causes(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> str:
     counts = tally(shown, reference)
     if not counts.beyond:
         return "no published number is outside of its interval."
-    words = f"of {counts.beyond} numbers below that are not the published ones {counts}."
+    words = f"of {counts.beyond} numbers that are not the published ones {counts}."
     pairs = changed(shown, reference)
     for change in dict.fromkeys(pair.change for pair in pairs):
         distances = Distances.of([pair for pair in pairs if pair.change == change])
         words += (
-            f" Changing {change} takes the median distance from the published number from "
-            f"{distances.before:.3f} to {distances.after:.3f}, over {distances.count} numbers."
+            f" Changing {change} takes the median distance of {distances.count} numbers from "
+            f"{distances.before:.3f} to {distances.after:.3f}."
         )
     return words
 
