@@ -14,11 +14,12 @@ from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError, reason_of
 from attnprobe.data.pieces import TEXT, UNLIMITED, PieceReader, foreign
 from attnprobe.models.pretrained.class_matching import (
-    Matching,
+    every_label,
     match_classes,
     refuse_head,
     refuse_no_attention,
     refuse_prompt,
+    sides_of,
 )
 from attnprobe.models.pretrained.folder_checks import check_path
 from attnprobe.models.pretrained.heads import (
@@ -124,27 +125,22 @@ def open_checkpoint(
         UserError: it is no classifier of these classes, or would need code of its own.
     """
     check_path(path)
+    is_asked = prompt is not None
     with _quiet_transformers() as library:
         settings = _read(path, library.AutoConfig.from_pretrained, offline)
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
         _check_tokenizer(path, tokenizer)
         _check_precision(path, settings)
         refuse_no_attention(path, settings)
-        if prompt is not None:
+        if is_asked:
             refuse_prompt(path, settings)
-        if threshold is not None:
-            _check_threshold(threshold, settings, classes, task, prompted=prompt is not None)
 
-        tags = prompt is None and (tags or not trains) and _is_tagger(settings)
+        tags = not is_asked and (tags or not trains) and _is_tagger(settings)
         if threshold is not None:
-            matching = Matching(
-                order=[0, 1],
-                classes=list(classes),
-                sentence=f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}",
-            )
-        elif prompt is not None:
-            names = [*classes, *(name for name in labels if name not in classes)]
-            matching = Matching(list(range(len(names))), names)
+            _check_threshold(threshold, settings, classes, task, prompted=is_asked)
+            matching = sides_of(threshold, classes)
+        elif is_asked:
+            matching = every_label(classes, labels)
         else:
             if not trains:
                 refuse_head(path, settings, task)
@@ -155,36 +151,28 @@ def open_checkpoint(
         message = prompt if chat else None
         if chat:
             prompt = _chat_prompt(path, tokenizer, message)
-        head = "TokenClassification" if tags else "SequenceClassification"
-        if prompt is not None:
-            head = "CausalLM"
         network = _read_network(
             path,
-            getattr(library, f"AutoModelFor{head}").from_pretrained,
+            _auto_class(library, tags=tags, is_asked=is_asked).from_pretrained,
             offline,
             new_classes=0 if matching.order else len(classes),
-            is_complete=not trains or prompt is not None or threshold is not None,
+            is_complete=not trains or is_asked or threshold is not None,
         )
         order = matching.order or list(range(len(matching.classes)))
         untouched = Library(
             tokenizer=_read(path, library.AutoTokenizer.from_pretrained, offline),
             network=_as_it_came(network),
             order=order,
-            labels=[labels.get(name, "") for name in matching.classes] if prompt else [],
+            labels=[labels.get(name, "") for name in matching.classes] if is_asked else [],
             threshold=threshold,
             message=message,
         )
 
     vocabulary = network.get_input_embeddings().num_embeddings
     longest = longest_text(path, tokenizer, network)
-    if max_pieces is not None and max_pieces > longest:
-        raise UserError(
-            f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces"
-        )
-    label_scores = None
     reader = PieceReader(
         tokenizer,
-        max_pieces or min(longest, LONGEST),
+        _most_pieces(max_pieces, longest),
         vocabulary,
         TEXT if prompt is None else prompt,
         special_tokens,
@@ -192,15 +180,15 @@ def open_checkpoint(
         spaces_are_words=not tags,
         keeps_characters=keeps_characters,
     )
-
-    if prompt is not None:
-        label_scores = _scores_of_labels(
-            network, reader, label_pieces(reader, labels, matching.classes, classes)
-        )
+    label_scores = None
+    if is_asked:
+        pieces = label_pieces(reader, labels, matching.classes, classes)
+        label_scores = _scores_of_labels(network, reader, pieces)
     if label_scores is not None:
         reader = replace(reader, longest=min(reader.longest, longest - label_scores.longest))
     if threshold is not None:
         classes_of_score(network, reader, threshold)
+
     return Checkpoint(
         network=network,
         reader=reader,
@@ -285,6 +273,21 @@ def _check_threshold(
     )
 
 
+def _auto_class(library: Any, *, tags: bool, is_asked: bool) -> Any:
+    """The library's class that opens a network with the head that its task needs.
+
+    Args:
+        library: `transformers`.
+        tags: it gives a class to every word.
+        is_asked: a prompt asks it.
+    """
+    if is_asked:
+        return library.AutoModelForCausalLM
+    if tags:
+        return library.AutoModelForTokenClassification
+    return library.AutoModelForSequenceClassification
+
+
 def _is_tagger(settings: Any) -> bool:
     """Whether the checkpoint's head gives a class to every word."""
     heads = settings.architectures or []
@@ -359,6 +362,25 @@ def _as_it_came(network: Any) -> Any:
     if getattr(untouched, "_supports_sdpa", False):
         untouched.set_attn_implementation("sdpa")
     return untouched
+
+
+def _most_pieces(max_pieces: int | None, longest: int) -> int:
+    """How many pieces of a text are read.
+
+    Args:
+        max_pieces: the setting; None: `LONGEST`, or as many as the model takes.
+        longest: pieces of the longest text that it takes.
+
+    Raises:
+        UserError: the setting asks for more than the model takes.
+    """
+    if max_pieces is None:
+        return min(longest, LONGEST)
+    if max_pieces > longest:
+        raise UserError(
+            f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces"
+        )
+    return max_pieces
 
 
 def _padding(network: Any, vocabulary: int) -> int | None:

@@ -112,6 +112,27 @@ def refuse_head(path: str, settings: Any, task: Task) -> None:
         )
 
 
+def sides_of(threshold: float, classes: Sequence[str]) -> Matching:
+    """The two classes of a score: below the threshold or at it, and above."""
+    low, high = classes
+    return Matching(
+        order=[0, 1],
+        classes=[low, high],
+        sentence=f"scores above {threshold:g} are {high}, the others {low}",
+    )
+
+
+def every_label(classes: Sequence[str], labels: Mapping[str, str]) -> Matching:
+    """The classes of a model that is asked: the data's, then those whose words it knows besides.
+
+    Args:
+        classes: the data's.
+        labels: class → the word that says it.
+    """
+    names = [*classes, *(name for name in labels if name not in classes)]
+    return Matching(order=list(range(len(names))), classes=names)
+
+
 def match_classes(
     path: str,
     settings: Any,

@@ -33,7 +33,7 @@ from attnprobe.models.pretrained.attention_hooks import (
     check_places,
     examine_attention,
 )
-from attnprobe.models.pretrained.checkpoint import LARGE, open_checkpoint
+from attnprobe.models.pretrained.checkpoint import LARGE, Checkpoint, open_checkpoint
 from attnprobe.models.pretrained.class_matching import order_setting
 from attnprobe.models.pretrained.heads import ScoreHead
 from attnprobe.models.pretrained.label_check import MixedUp, mixed_up
@@ -141,6 +141,7 @@ class PretrainedClassifier(TrainedModel):
                 "model.prompt and model.labels belong together: give the prompt around the text, "
                 "and the words of the classes"
             )
+        _check_heads(heads)
         checkpoint = open_checkpoint(
             path,
             class_names,
@@ -160,29 +161,8 @@ class PretrainedClassifier(TrainedModel):
         task_of_head = task if threshold is None else Task.SCORE
         super().__init__(len(checkpoint.classes), task_of_head, class_weight, recipe)
 
-        if given is not None and checkpoint.label_scores is not None:
-            raise UserError(
-                f"model.given={given}: labels of several pieces are read from several rows: "
-                f"expected labels of one piece each"
-            )
-        if heads is not None and len(set(heads)) < len(heads):
-            raise UserError(f"model.heads={list(heads)}: expected every number once")
-        if removal == "mask" and checkpoint.mask is None:
-            remedy = "take removal=delete"
-            if checkpoint.tags:
-                remedy = (
-                    "expected one (mask_token in tokenizer_config.json), for of a model that "
-                    "labels words they cannot be deleted"
-                )
-            raise UserError(
-                f"model.removal=mask: the tokenizer of {path} has no mask token: {remedy}"
-            )
-        if checkpoint.tags and (removal != "mask" or task is Task.MULTI_LABEL):
-            raise UserError(
-                f"model.path={path}: it gives a class to every word, which is read at the word: "
-                f"expected model.removal=mask, with which the word stays, and rows of one word "
-                f"each (data.token=COLUMN with its number, from 0, data.multi_label=false)"
-            )
+        _check_given(given, checkpoint)
+        _check_removal(removal, checkpoint, path, task)
 
         self.site = Site(layer, heads, rows)
         self.class_names = checkpoint.classes
@@ -1053,3 +1033,36 @@ class PretrainedClassifier(TrainedModel):
         """No weight decay on biases and on the scales of normalisations."""
         free = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return without_decay_of_vectors({"params": free})
+
+
+def _check_heads(heads: Sequence[int] | None) -> None:
+    """Refuse a head that is named twice."""
+    if heads is not None and len(set(heads)) < len(heads):
+        raise UserError(f"model.heads={list(heads)}: expected every number once")
+
+
+def _check_given(given: str | None, checkpoint: Checkpoint) -> None:
+    """Refuse a given attention where there is not one row that decides."""
+    if given is not None and checkpoint.label_scores is not None:
+        raise UserError(
+            f"model.given={given}: labels of several pieces are read from several rows: "
+            f"expected labels of one piece each"
+        )
+
+
+def _check_removal(removal: str, checkpoint: Checkpoint, path: str, task: Task) -> None:
+    """Refuse a way of removing words that the checkpoint cannot do."""
+    if removal == "mask" and checkpoint.mask is None:
+        remedy = "take removal=delete"
+        if checkpoint.tags:
+            remedy = (
+                "expected one (mask_token in tokenizer_config.json), for of a model that "
+                "labels words they cannot be deleted"
+            )
+        raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: {remedy}")
+    if checkpoint.tags and (removal != "mask" or task is Task.MULTI_LABEL):
+        raise UserError(
+            f"model.path={path}: it gives a class to every word, which is read at the word: "
+            f"expected model.removal=mask, with which the word stays, and rows of one word "
+            f"each (data.token=COLUMN with its number, from 0, data.multi_label=false)"
+        )
