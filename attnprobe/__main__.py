@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe import __version__
 from attnprobe.core.clock import CLOCK
-from attnprobe.core.errors import UserError, as_typed
+from attnprobe.core.errors import UserError, answering_permissions, as_typed
 from attnprobe.core.launchers import is_worker, leave_other_launchers
 from attnprobe.core.printing import ending_with_reader, tell
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
@@ -127,7 +127,8 @@ def task(config: DictConfig) -> float | None:
         job = HydraConfig.get().job.name
         if job.startswith(MEMBER):
             config.experiment = job.removeprefix(MEMBER)
-        return carried_out(config, overrides, sweep=sweep)
+        with answering_permissions():
+            return carried_out(config, overrides, sweep=sweep)
     except (UserError, InstantiationException, OmegaConfBaseException) as raised:
         error = raised if isinstance(raised, UserError) else raised.__cause__
         if wants_traceback() and error is not None and error.__cause__ is not None:

@@ -170,12 +170,12 @@ def answering(typed: Mapping[str, str] | None = None) -> Iterator[None]:
     Args:
         typed: how a setting begins → what the command calls it that has an option for it.
     """
-    from attnprobe.core.errors import UserError, as_typed
+    from attnprobe.core.errors import UserError, answering_permissions, as_typed
     from attnprobe.core.processes import answering_signals
 
     with answering_signals("attnprobe", "restarts it"):
         try:
-            with CLOCK.showing(), CLOCK.command():
+            with CLOCK.showing(), CLOCK.command(), answering_permissions():
                 yield
         except UserError as error:
             stop(as_typed(str(error), typed or {}))

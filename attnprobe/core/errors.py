@@ -19,12 +19,14 @@ REFUSALS = {
     "EACCES": f"{GET_WRITABLE}, and {RETRY}",
     "EPERM": f"{GET_WRITABLE}, and {RETRY}",
     "EIO": f"choose another place, and {RETRY}",
+    "ELOOP": f"choose another place, and {RETRY}",
+    "ENAMETOOLONG": f"choose another place, and {RETRY}",
     "ENOENT": RETRY,
     "ENOTDIR": RETRY,
     "ESTALE": RETRY,
 }
-"""What a disk answers that is full, read-only or failing, or whose folders somebody has removed,
-and what to do then."""
+"""What a disk answers that is full, read-only or failing, that has no such place, or whose folders
+somebody has removed, and what to do then."""
 
 
 class UserError(ValueError):
@@ -80,7 +82,7 @@ def answering_disk(place: Path | None = None) -> Iterator[None]:
         code = errno.errorcode.get(number, "")
         if code not in REFUSALS:
             raise
-        file = error.filename
+        file = error.filename2 or error.filename  # of a copy, what it was to become
         trouble = "lost" if code in ("ENOENT", "ENOTDIR") else "cannot write to"
         detail = ""
         if file and place and Path(file).absolute() != place.absolute():
@@ -88,4 +90,22 @@ def answering_disk(place: Path | None = None) -> Iterator[None]:
         raise UserError(
             f"{trouble} {place or file or 'the results'}: {os.strerror(number)}{detail}. "
             f"Nothing half-written counts: {REFUSALS[code]}"
+        ) from error
+
+
+@contextmanager
+def answering_permissions() -> Iterator[None]:
+    """Turn a file or folder that is closed to this user into a message.
+
+    Raises:
+        UserError: the system does not let this user read, search or write it.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        raise UserError(
+            f"{error.filename}: {error.strerror}: ask its owner for the right to it, "
+            f"or name another place"
         ) from error

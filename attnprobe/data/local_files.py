@@ -46,6 +46,7 @@ def find_path(path: str | os.PathLike) -> Path:
 
     Raises:
         UserError: the path is in neither place.
+        PermissionError: this user may not look into a folder on the way to it.
     """
     if re.match(r"[a-z]+://", str(path)):
         raise UserError(f"{path} is a web address: download the file, and give its path")
@@ -58,6 +59,8 @@ def find_path(path: str | os.PathLike) -> Path:
         for place in places:
             if place.exists():
                 return place
+    except PermissionError:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
         # too long, a null character, or nobody's home folder
         raise UserError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnprobe.core.clock import CLOCK, Step
-from attnprobe.core.errors import UserError, as_typed
+from attnprobe.core.errors import UserError, answering_permissions, as_typed
 from attnprobe.core.processes import answering_signals
 from attnprobe.report.page import MEGABYTES, PAGE_NAME, is_page_name
 from attnprobe.results.directory import refuse_missing
@@ -72,7 +72,12 @@ def main(
     """Write a report; a mistake of the user ends it with one message and status 2."""
     options = report_parser(program).parse_args(arguments)
     try:
-        with CLOCK.showing(), CLOCK.command(), CLOCK.step("load the libraries") as step:
+        with (
+            CLOCK.showing(),
+            CLOCK.command(),
+            CLOCK.step("load the libraries") as step,
+            answering_permissions(),
+        ):
             page = _written(options, step)
     except UserError as error:
         message = as_typed(str(error), TYPED)

@@ -34,7 +34,7 @@ def locked(directory: Path) -> Iterator[None]:
         UserError: if the directory belongs to somebody else, or nothing can be written there, now
             or during the block.
     """
-    directory = directory.resolve()  # one lock for one place, by whatever name it is reached
+    directory = Path(os.path.realpath(directory))  # one lock, by whatever name a place is reached
     OwnRunDirectory(directory).refuse_foreign()
     with held(directory), answering_disk(directory):
         yield

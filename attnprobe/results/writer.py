@@ -277,16 +277,20 @@ class OwnRunDirectory(RunDirectory):
         """Refuse a place that is not this run's.
 
         Raises:
-            UserError: if it is no folder, or something is in it and it is no run.
+            UserError: if it is no folder, or none that this user may look into, or something is in
+                it and it is no run.
         """
         names: list[str] = []
         try:
             # listed once: another process may remove an empty folder at any moment
             with suppress(FileNotFoundError):
                 names = os.listdir(self.path)
-        except NotADirectoryError as error:
+        except OSError as error:
+            reason = error.strerror
+            if isinstance(error, NotADirectoryError):
+                reason = "it is a file, or within one"
             raise UserError(
-                f"cannot write to {self.path}: it is a file, or within one. "
+                f"cannot write to {self.path}: {reason}. "
                 f"Choose another place with output=… or run_dir=…"
             ) from error
         if MARKER in names:

@@ -2,6 +2,7 @@
 
 Each says what was typed, what was expected, and the nearest known name."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -65,10 +66,10 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         if isinstance(raised, UserError):
             return str(raised)
     if isinstance(error, OSError) and error.filename and error.strerror:
-        return (
-            f"cannot write to {visible(str(error.filename))}: {error.strerror}. Choose a writable "
-            f"place with output=…"
-        )
+        path = visible(str(error.filename))
+        if os.path.exists(error.filename) and not os.access(error.filename, os.R_OK):
+            return f"cannot read {path}: {error.strerror}. Ask its owner for the right to"
+        return f"cannot write to {path}: {error.strerror}. Choose a writable place with output=…"
     kind = type(error).__name__
     if kind == "MissingConfigException":
         return _missing_choice(error, overrides)

@@ -1,7 +1,9 @@
+import errno
 import hashlib
 import re
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -245,6 +247,34 @@ def test_mistakes_in_explain_are_one_line(runs, capsys, arguments, message):
         main(["explain", *[argument.format(run=runs[0]) for argument in arguments]])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "closed"],
+        ["compare", "closed", "closed"],
+        ["explain", "closed", "a"],
+        ["run", "data=files", "data.path=closed", "data.text=text", "data.label=label"],
+    ],
+)
+def test_what_is_closed_to_this_user_is_one_line(capsys, monkeypatch, arguments):
+    """Whoever runs the tests may be root, to whom no folder is closed."""
+
+    exists = Path.exists
+
+    def exists_if_open(path):
+        if "closed" in path.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", exists_if_open)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert re.search(r": closed\S*: Permission denied: ask its owner for the right to it", error)
+    assert error.count("\n") == 1
 
 
 def test_files_that_explain_cannot_read_are_one_line(runs, tmp_path, capsys):

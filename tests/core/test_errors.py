@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.core.errors import UserError, answering_disk
+from attnprobe.core.errors import UserError, answering_disk, answering_permissions
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,10 @@ from attnprobe.core.errors import UserError, answering_disk
         (
             OSError(errno.EROFS, "Read-only file system", "runs/x/a"),
             r"cannot write to runs/x: Read-only .* \(runs/x/a\)\. .*: choose a place that you may",
+        ),
+        (  # a copy's: the disk that is full is not that of the copied file
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/a", None, "runs/x/b"),
+            r"cannot write to runs/x: No space left on device \(runs/x/b\)\. Nothing",
         ),
         (
             OSError(errno.EROFS, "Read-only file system", "runs/x"),
@@ -49,3 +53,16 @@ def test_without_a_place_the_file_is_named():
         answering_disk(),
     ):
         raise PermissionError(errno.EACCES, "Permission denied", "b.csv")
+
+
+def test_what_is_closed_to_this_user_is_a_message():
+    with (
+        pytest.raises(UserError, match=r"^runs/a: Permission denied: ask its owner for the right"),
+        answering_permissions(),
+    ):
+        raise PermissionError(errno.EACCES, "Permission denied", "runs/a")
+
+
+def test_a_refusal_that_is_about_no_file_stays_one():
+    with pytest.raises(PermissionError, match="a process"), answering_permissions():
+        raise PermissionError(errno.EPERM, "a process of another user")

@@ -128,6 +128,27 @@ def test_somebody_elses_lock_is_not_removed(tmp_path):
     assert path.exists()
 
 
+def test_a_link_that_leads_to_itself_is_no_place_for_a_run(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with (
+        pytest.raises(UserError, match=r"cannot write to .*loop: .*links\. Choose another place"),
+        locked(tmp_path / "loop"),
+    ):
+        pass
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_place_for_a_run(tmp_path, monkeypatch):
+    def listdir(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with (
+        pytest.raises(UserError, match=r"cannot write to .*run: Permission denied\. Choose"),
+        locked(tmp_path / "run"),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("module", "name", "number"),
     [
