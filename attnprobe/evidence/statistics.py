@@ -548,10 +548,14 @@ def wilson_of_clusters(
 
     Rows of one cluster (answers about one text) may be right together. The share's variance by
     clusters over that of independent rows is the design effect; the number of rows is divided by it
-    (Korn & Graubard 1998). A share of 0 or 1, or one cluster, shows no variance: clusters are
-    counted.
+    (Korn & Graubard 1998).
 
-    NaN where there is no row.
+    Of few hits, or few misses, the rows show hardly anything of how alike a cluster's are. The
+    design effect is therefore that of the clusters and two imagined ones of mean size, one all
+    hits and one all misses, as Agresti & Coull (1998) imagine rows. Rows that are clusters of their
+    own keep their design effect of 1, and those that repeat their cluster's keep theirs.
+
+    NaN where there is no row. One cluster shows no variance, and counts as one row.
 
     Args:
         is_hit: what is counted.
@@ -562,14 +566,17 @@ def wilson_of_clusters(
         return Interval(np.nan, np.nan, np.nan)
     share = float(is_hit.mean())
     _, cluster_of_row = np.unique(cluster, return_inverse=True)
-    residuals = np.bincount(cluster_of_row, weights=is_hit - share)
-    clusters = len(residuals)
-    variance = float((residuals**2).sum()) / rows**2
-    variance_if_independent = share * (1 - share) / rows
-    if clusters > 1 and variance_if_independent > 0:
-        design_effect = max(1.0, variance / variance_if_independent)
-    else:
-        design_effect = rows / clusters
+    sizes = np.bincount(cluster_of_row)
+    if len(sizes) == 1:
+        return _wilson_of_share(share, 1)
+
+    mean_size = rows / len(sizes)
+    hits = np.append(np.bincount(cluster_of_row, weights=is_hit), [mean_size, 0])
+    sizes = np.append(sizes, [mean_size, mean_size])
+    imagined_share = hits.sum() / sizes.sum()
+    squared_residuals = float(((hits - imagined_share * sizes) ** 2).sum())
+    if_independent = float(sizes.sum() * imagined_share * (1 - imagined_share))
+    design_effect = max(1.0, squared_residuals / if_independent)
     return _wilson_of_share(share, rows / design_effect)
 
 

@@ -457,6 +457,22 @@ def test_the_interval_of_clusters_holds_and_that_of_rows_does_not():
     assert np.mean(holds_of_rows) < 0.9
 
 
+@pytest.mark.parametrize("probability", [0.02, 0.9, 0.95, 0.98])
+@pytest.mark.parametrize("clusters", [10, 30, 100])
+def test_the_interval_of_clusters_holds_where_few_of_their_rows_are_misses(clusters, probability):
+    """Texts of 3 to 17 answers that are alike by half: of two answers of one text the correlation
+    is 1 / (1 + a + b), for a beta distribution of a and b."""
+    draw = np.random.default_rng(2)
+    cluster = np.repeat(np.arange(clusters), 3 + np.arange(clusters) % 15)
+    holds = []
+    for _ in range(600):
+        of_text = draw.beta(probability, 1 - probability, size=clusters)
+        is_hit = draw.random(len(cluster)) < of_text[cluster]
+        share = statistics.wilson_of_clusters(is_hit, cluster)
+        holds.append(share.low <= probability <= share.high)
+    assert np.mean(holds) >= 0.93
+
+
 @pytest.mark.parametrize("hits", [0, 1, 7, 20, 39, 40])
 @pytest.mark.parametrize("rows", [1, 5])
 def test_a_share_of_clusters_of_equally_many_rows_is_wilsons(hits, rows):
