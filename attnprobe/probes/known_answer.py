@@ -20,6 +20,7 @@ from attnprobe.data.vocabulary import PADDING
 from attnprobe.exact.erasure import decision_margin
 from attnprobe.importance.plausibility import (
     average_precision,
+    average_precision_by_chance,
     covered,
     mass_inside,
     precision_at_size,
@@ -58,7 +59,10 @@ METRICS = (
         source="Bastings et al. 2022, section 3",
     ),
     Metric(
-        "auprc_on_rationale", ABOVE_CHANCE, "average precision − `chance`", higher_is_better=True
+        "auprc_on_rationale",
+        ABOVE_CHANCE,
+        "average precision − that of a random order, on average",
+        higher_is_better=True,
     ),
     Metric(
         "state_rank_agreement",
@@ -151,7 +155,9 @@ def word_level(readout: Readout, batch: Batch) -> Iterator[tuple[str, Float[Tens
     yield "chance", chance
     yield "mass_on_rationale", mass_inside(attention, rationale, content) - chance
     yield "precision_on_rationale", precision_at_size(attention, rationale, content) - chance
-    yield "auprc_on_rationale", average_precision(attention, rationale, content) - chance
+    # of few words a random order has more than their share of rationale
+    by_chance = average_precision_by_chance(rationale, content)
+    yield "auprc_on_rationale", average_precision(attention, rationale, content) - by_chance
 
 
 def state_level(readout: Readout) -> Iterator[tuple[str, Float[Tensor, "batch"]]]:

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -96,6 +97,16 @@ def test_both_decisions_occur_so_that_a_wrong_label_would_show(half_decided):
     assert {0, 1} in decisions
 
 
+def precision_by_chance(mark):
+    """The average precision of a random order: the mean over all places that the marks can have."""
+    order = -np.arange(len(mark))
+    precisions = []
+    for places in combinations(range(len(mark)), int(mark.sum())):
+        is_marked = np.isin(np.arange(len(mark)), places)
+        precisions.append(average_precision_score(is_marked, order))
+    return np.mean(precisions)
+
+
 @pytest.mark.parametrize("row", range(3))
 def test_rightness_about_words_against_numpy(row):
     subject, numbers = without_context()
@@ -108,7 +119,7 @@ def test_rightness_about_words_against_numpy(row):
         "chance": chance,
         "mass_on_rationale": weights[mark].sum() - chance,
         "precision_on_rationale": mark[top].mean() - chance,
-        "auprc_on_rationale": average_precision_score(mark, weights) - chance,
+        "auprc_on_rationale": average_precision_score(mark, weights) - precision_by_chance(mark),
     }
     result = numbers_of(numbers, row)
     for metric, number in expected.items():
