@@ -165,8 +165,10 @@ def read_run(directory: Path) -> Run:
 
     Raises:
         UserError: its tables hold no number.
+        DamagedRun: a table lacks a column that its readers ask for, or it holds something else.
     """
     run = RunDirectory(directory)
+    run.check_columns(run.shown_files())
     numbers = Numbers.of([run])
     if not numbers.runs:
         raise UserError(

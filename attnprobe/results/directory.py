@@ -22,7 +22,7 @@ Nothing else knows these names.
 import os
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -95,6 +95,63 @@ NAMES = re.compile(
     r"|(tables|examples)/[^/\\:\0-\x1f]+\.parquet|figures/[^/\\:\0-\x1f]+\.(pdf|png|svg)"
     r"|training/(metrics\.csv|hparams\.yaml|events\.out\.tfevents\.[^/\\:\0-\x1f]+)"
 )
+
+NUMBERS = ("numbers", "whole numbers")
+LISTS_OF_NUMBERS = ("lists of numbers", "lists of whole numbers")
+ANSWERS = ("whole numbers", "lists of whole numbers", "lists of numbers")
+"""A class, or a number per label where a text has any number of them."""
+EXPECTED_COLUMNS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "tables/": {
+        **dict.fromkeys((*IDENTITY, "metric"), ("texts",)),
+        **dict.fromkeys(("seed", "example_id"), ("whole numbers",)),
+        **dict.fromkeys(("step", "value"), NUMBERS),
+    },
+    "examples/": {
+        "example_id": ("whole numbers",),
+        **dict.fromkeys(("label", "prediction"), ANSWERS),
+        **dict.fromkeys(("probability", "attention"), LISTS_OF_NUMBERS),
+        "tokens": ("lists of texts",),
+    },
+    PLAYGROUND: {
+        "example_id": ("whole numbers",),
+        **dict.fromkeys(("attention", "position_logits"), LISTS_OF_NUMBERS),
+        "epsilon": NUMBERS,
+    },
+}
+"""How a table's name begins → its columns that every reader asks for → what they may hold."""
+
+
+def _kind(column: pa.DataType) -> str:
+    """What a column of a type holds, of whatever width.
+
+    >>> _kind(pa.list_(pa.float32())), _kind(pa.dictionary(pa.int32(), pa.string()))
+    ('lists of numbers', 'texts')
+    """
+    if pa.types.is_dictionary(column):
+        return _kind(column.value_type)
+    if pa.types.is_list(column) or pa.types.is_large_list(column):
+        return f"lists of {_kind(column.value_type)}"
+    if pa.types.is_integer(column):
+        return "whole numbers"
+    if pa.types.is_floating(column):
+        return "numbers"
+    if pa.types.is_string(column) or pa.types.is_large_string(column):
+        return "texts"
+    return str(column)
+
+
+def _check_columns(path: Path, expected: Mapping[str, Collection[str]]) -> None:
+    """Compare a table's columns with those that its readers ask for."""
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException):
+        raise damaged(path, "it is no parquet file, or not all of it") from None
+    for column, kinds in expected.items():
+        if column not in schema.names:
+            raise damaged(path, f"it has no column {column}")
+        kind = _kind(schema.field(column).type)
+        if kind not in kinds:
+            raise damaged(path, f"its column {column} holds {kind}, expected {next(iter(kinds))}")
 
 
 def is_run_name(name: str) -> bool:
@@ -266,11 +323,29 @@ class RunDirectory:
 
         Raises:
             UserError: as `verify`.
+            DamagedRun: for a table without the columns that its readers ask for.
         """
         tables = [table_file(name) for name in self.probes() if probes is None or name in probes]
         examples = [examples_file(split) for split in self.splits() if split not in UNTESTED]
         self.verify([*tables, *examples])
+        self.check_columns(tables)
         return tables
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Compare the columns of files with those that their readers ask for.
+
+        A checksum does not do so: whoever edits a table may renew it as well.
+
+        Args:
+            names: of files that the manifest lists.
+
+        Raises:
+            DamagedRun: for the first one of which a column is missing or holds something else.
+        """
+        for name in names:
+            for beginning, columns in EXPECTED_COLUMNS.items():
+                if name.startswith(beginning):
+                    _check_columns(self.file(name), columns)
 
     def file(self, name: str) -> Path:
         """The path of one file, compared with the manifest unless this process prepared it."""

@@ -1,5 +1,7 @@
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.core.errors import UserError
@@ -7,6 +9,8 @@ from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.findings import table
 from attnprobe.findings.groups import grouped, read_runs
+from attnprobe.results.directory import DamagedRunWarning
+from tests.small_runs import seal_again
 
 
 @pytest.mark.parametrize(
@@ -89,3 +93,57 @@ def test_a_run_that_is_there_twice_is_named(make_run, tmp_path):
     shutil.copytree(make_run("a"), tmp_path / "copy")
     with pytest.raises(UserError, match=r"run a is there twice, in .*Name one"):
         read_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "kind", "problem"),
+    [
+        ("tables/permutation.parquet", "metric", None, "has no column metric"),
+        ("tables/permutation.parquet", "value", None, "has no column value"),
+        (
+            "tables/permutation.parquet",
+            "value",
+            pa.string(),
+            "its column value holds texts, expected numbers",
+        ),
+        ("examples/test.parquet", "label", None, "has no column label"),
+        (
+            "examples/test.parquet",
+            "attention",
+            pa.null(),
+            "its column attention holds null, expected lists of numbers",
+        ),
+    ],
+)
+def test_a_table_that_was_edited_and_sealed_again_is_named_and_the_other_run_read(
+    make_run, tmp_path, file, column, kind, problem
+):
+    make_run("edited", seed=0)
+    make_run("sound", seed=1)
+    path = tmp_path / "edited" / file
+    table = pq.read_table(path)
+    place = table.column_names.index(column)
+    edited = table.drop_columns([column])
+    if kind is not None:
+        values = pa.nulls(len(table), kind)
+        edited = edited.add_column(place, column, values)
+    pq.write_table(edited, path)
+    seal_again(tmp_path / "edited")
+
+    with pytest.warns(
+        DamagedRunWarning, match=rf"edited/{file} is damaged: (it )?{problem}\. Copy"
+    ):
+        runs = read_runs(tmp_path)
+
+    assert [run.directory.name for run in runs] == ["sound"]
+
+
+def test_a_table_that_a_users_tool_wrote_with_other_widths_is_read(make_run, tmp_path):
+    run = make_run("edited")
+    path = tmp_path / "edited" / "tables/permutation.parquet"
+    frame = pq.read_table(path).to_pandas()
+    frame = frame.astype({"seed": "int32", "value": "float32", "metric": str})
+    frame.to_parquet(path)
+    seal_again(run)
+    (read,) = read_runs(tmp_path)
+    assert read.seed == 0
