@@ -208,13 +208,14 @@ def draw_trained(axes: Axes, trained: pd.DataFrame) -> None:
         label="trained adversary",
     )
     for point in labels(trained):
-        # off the bars, which are straight above and beside the point; the rim keeps it legible on
-        # other points' lines
+        # off the bars, which are straight below and beside the point, and where the curve, which
+        # rises, does not go; the rim keeps it legible on other points' lines
         axes.annotate(
             point.text,
             (point.tvd, point.jsd),
-            xytext=(4, 4),
+            xytext=(4, -4),
             textcoords="offset points",
+            va="top",
             fontsize=NOTE_SIZE,
             color=INK,
             zorder=6,
