@@ -27,8 +27,15 @@ from attnprobe.measures import normalised
 from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.report.notebook import EXPLAINED, SENTENCE, Explanation
-from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
-from attnprobe.results.files import damaged
+from attnprobe.results.directory import (
+    CONFIG,
+    PIPELINE,
+    TRAINED,
+    VOCABULARY,
+    WEIGHTS,
+    RunDirectory,
+)
+from attnprobe.results.files import damaged, record_of
 from attnprobe.results.saved_settings import read_settings
 from attnprobe.results.table import IMPORTANCES
 from attnprobe.runs.build import construct, importances_of
@@ -311,7 +318,7 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     pipeline = TextPipeline.load(run.path)
     try:
         weights = load_file(run / WEIGHTS)
-        model = built_model(config["model"])
+        model = built_model(_with_checkpoint(config["model"], run))
         # a tokenizer is read from where the settings say, but never over the network
         if is_whole(config["model"]):
             arguments: dict[str, Any] = {
@@ -338,6 +345,46 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     except (SafetensorError, OSError, RuntimeError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
     return TrainedRun(classifier.eval(), pipeline, config, run.path)
+
+
+def _with_checkpoint(model: Mapping[str, Any], run: RunDirectory) -> Mapping[str, Any]:
+    """The settings of a run's model, with the path at which the folder of its checkpoint is now.
+
+    A relative path begins in the folder in which the run was made, whatever folder it is loaded
+    from.
+
+    Raises:
+        UserError: the folder is gone, or a file of it has changed since.
+    """
+    trained = run.read_listing(TRAINED) if run.is_trained else {}
+    records = {}
+    for setting, record in trained.get("inputs", {}).items():
+        part, _, name = setting.partition("/")
+        if part == "model.path" and name and not name.endswith(".safetensors"):
+            records[name] = record  # the weights are the run's own
+    if not records:  # no checkpoint, or one of the hub
+        return model
+
+    path = Path(str(model.get("path")))
+    folder = run.path / str(trained.get("made_in", "")) / path
+    if not folder.is_dir():
+        folder = path
+    if not folder.is_dir():
+        raise UserError(
+            f"model.path={path}: there is no such folder in {Path.cwd()}, and {run.path} reads its "
+            f"tokenizer from there: put it back, or change to the folder in which the run was made"
+        )
+    for name, record in records.items():
+        file = folder / name
+        if not file.is_file() or record_of(file.resolve()) != record:
+            raise UserError(
+                f"model.path={path}: {file} is not what it was when {run.path} was made, which "
+                f"reads its tokenizer from there: put the old content back"
+            )
+    changed = {**model, "path": str(folder)}
+    if "path" in (model.get("encoder") or {}):
+        changed["encoder"] = {**model["encoder"], "path": str(folder)}
+    return changed
 
 
 def zero_vectors(weights: Mapping[str, Tensor]) -> Tensor:

@@ -350,6 +350,7 @@ def train(
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,
         "inputs": records_of(settings.input_files()),
+        "made_in": os.path.relpath(Path.cwd(), directory.path),
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "curve": curve,

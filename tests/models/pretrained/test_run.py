@@ -1,5 +1,6 @@
 import json
 import random
+import shutil
 from html import unescape
 
 import numpy as np
@@ -140,6 +141,37 @@ def test_a_run_on_a_checkpoint_is_opened_again_and_explains(examined):
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
     assert abs(sum(explained["attention"][0]) - 1) < 1e-5
     assert len(explained["leave_one_out"][0]) == 6
+
+
+@pytest.fixture
+def relative(tmp_path, monkeypatch):
+    """A run whose checkpoint is at a relative path, and its folder, from another folder."""
+    home = tmp_path / "home"
+    shutil.copytree(checkpoint("distilbert", LABELS), home / "mine")
+    monkeypatch.chdir(home)
+    made = run(config("mine", home, "run_dir=runs/mine", "probe=[]"))
+    expected = load_run(made).explain(["the film was unable"])["attention"][0]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return home / made, home / "mine", expected
+
+
+def test_a_run_on_a_relative_path_is_explained_from_any_folder(relative):
+    made, _, expected = relative
+    assert load_run(made).explain(["the film was unable"])["attention"][0] == expected
+    moved = made.rename(made.parent / "moved")  # beside it, the way back is as long
+    assert load_run(moved).explain(["the film was unable"])["attention"][0] == expected
+
+
+def test_a_tokenizer_that_has_changed_since_reads_no_text_of_a_run(relative):
+    made, folder, _ = relative
+    file = folder / "tokenizer_config.json"
+    file.write_text(file.read_text() + " ")
+    with pytest.raises(UserError, match=r"tokenizer_config\.json is not what it was when .*: put"):
+        load_run(made)
+    shutil.rmtree(folder)
+    with pytest.raises(UserError, match=r"model\.path=mine: there is no such folder in "):
+        load_run(made)
 
 
 @pytest.mark.parametrize("given", ["first", "random"])
