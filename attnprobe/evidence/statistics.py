@@ -210,7 +210,10 @@ def interval(
     low: float = -np.inf,
     high: float = np.inf,
 ) -> Interval:
-    """Mean and its bootstrap interval over examples.
+    """Mean and its interval over examples.
+
+    It is the bootstrap's; of a share of the examples (values of 0 and 1, on a scale of 0 to 1) it
+    is Wilson's, as a bootstrap of few values that differ from the others is far too narrow.
 
     Args:
         values: of the examples of one run; or of each run and text, where several runs have the
@@ -234,6 +237,11 @@ def interval(
     by_run = np.atleast_2d(sample)
     is_known = ~np.isnan(by_run)
     by_run = by_run[is_known.any(1)][:, is_known.any(0)]
+    is_on_share_scale = low == 0 and high == 1
+    if is_on_share_scale and by_run.shape[1] >= FEWEST_RESAMPLED:
+        distinct_values = np.unique(by_run[~np.isnan(by_run)])
+        if np.array_equal(distinct_values, [0, 1]):
+            return wilson_of_runs(by_run)
     return resampled_runs(parts_of(by_run), ratio_of, low=low, high=high)
 
 

@@ -106,10 +106,10 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
     Returns:
         One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted
         class where the headline asks for it). `mean`, with its 95 % interval `low`, `high` over the
-        `n` examples: bootstrap for means of per-example numbers, Wilson's for shares of the whole
-        split (accuracy; several answers about one text count as if they were all right, or all
-        wrong), NaN for its other numbers (macro F1, areas). `difference` = mean − published; NaN
-        where nothing is published.
+        `n` examples: bootstrap for means of per-example numbers, Wilson's for shares of the
+        examples and of the whole split (accuracy; several answers about one text count as if they
+        were all right, or all wrong), NaN for its other numbers (macro F1, areas). `difference` =
+        mean − published; NaN where nothing is published.
     """
     numbers = numbers_of(results)
     rows: list[HeadlineRow] = []

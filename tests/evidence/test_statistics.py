@@ -59,6 +59,37 @@ def test_a_group_of_equal_runs_has_a_mean():
     assert interval.value == pytest.approx((0.625 + 1) / 2)
 
 
+def truths(hits, texts):
+    """1 for as many of the texts, 0 for the others."""
+    return (np.arange(texts) < hits).astype(float)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.05, 0.1, 0.5, 0.95])
+@pytest.mark.parametrize("texts", [30, 100])
+def test_the_interval_of_a_share_of_few_texts_misses_it_as_seldom_as_it_says(texts, rate):
+    """Every number of hits has its chance, so that nothing is drawn. Where all texts are alike
+    nothing is said."""
+    missed = 0.0
+    for hits in range(1, texts):
+        _, low, high = statistics.interval(truths(hits, texts), low=0, high=1)
+        if not low <= rate <= high:
+            missed += stats.binom.pmf(hits, texts, rate)
+    assert missed <= 0.07
+
+
+@pytest.mark.parametrize("hits", [1, 5, 29])
+def test_the_interval_of_a_share_is_wilsons(hits):
+    measured = statistics.interval(np.append(truths(hits, 30), np.nan), low=0, high=1)
+    expected = stats.binomtest(hits, 30).proportion_ci(method="wilson")
+    assert measured == pytest.approx((hits / 30, expected.low, expected.high))
+
+
+def test_zeros_and_ones_that_may_be_other_numbers_are_no_share():
+    measured = statistics.interval(truths(5, 30), low=0, high=2)
+    expected = stats.binomtest(5, 30).proportion_ci(method="wilson")
+    assert measured.low != pytest.approx(expected.low)
+
+
 @pytest.mark.parametrize("at_once", [1, 700, 1 << 22])
 def test_the_draws_do_not_depend_on_how_many_are_held(at_once, monkeypatch):
     sample = np.random.default_rng(1).lognormal(0, 1, 333)
