@@ -77,6 +77,9 @@ class LabelSource(Source):
                 f"data.source.{self._setting}: expected a label in some row, and there is none"
             )
         names = sorted(distinct)
+        unused = [name for name in self.one_per_label or () if name not in distinct]
+        if unused:
+            self.notes += (f"no text has the label {', '.join(unused)}: it is not asked for",)
         splits = {}
         first = 0
         for number, (split, table) in enumerate(tables.items()):

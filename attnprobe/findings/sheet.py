@@ -256,7 +256,8 @@ def data_in_words(run: Run) -> str:
     labels = labels_asked_for(run)
     if labels:
         answers = " or ".join(names)
-        sentences.append(f"A row is a text and one of {len(labels)} labels, answered {answers}.")
+        asked = f"one of {len(labels)} labels" if len(labels) > 1 else f"the label {labels[0]}"
+        sentences.append(f"A row is a text and {asked}, answered {answers}.")
     elif names:
         more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
         sentences.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}.")

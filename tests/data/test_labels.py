@@ -155,6 +155,15 @@ def test_labels_may_have_a_column_each(has, has_not):
     }
 
 
+def test_a_label_that_no_text_has_is_named():
+    columns = {"text": ["one", "two"], "fever": [1, 0], "cough": [0, 0]}
+    names = ["fever", "cough"]
+    source = LabelSource(Table(train=columns), column=None, one_per_label=names, others=None)
+    texts = asked(source.load()["train"])
+    assert texts == {"one": {"fever": "yes"}, "two": {"fever": "no"}}
+    assert source.notes == ("no text has the label cough: it is not asked for",)
+
+
 def test_a_cell_that_says_neither_yes_nor_no_is_refused():
     columns = {"text": ["one"], "a": ["b;c"]}
     source = LabelSource(Table(train=columns), column=None, one_per_label=["a"])

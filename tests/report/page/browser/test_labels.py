@@ -1,10 +1,13 @@
 """The labels of a text as a list: what a click shows, and the order by label."""
 
+from dataclasses import replace
+
 import pytest
 
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.sheet import accuracy_in_words, data_in_words
 from attnprobe.report.page.build import write_report
+from attnprobe.results.pivot import ASKED_LABELS
 from attnprobe.results.table import read_examples
 from attnprobe.runs.run import run
 from tests.invented_runs import without_pictures
@@ -122,7 +125,13 @@ def test_the_list_can_be_sorted_by_the_label(visit, page):
 def test_the_sheet_counts_texts_and_what_they_are_asked_apart(directory):
     finished = read_run(directory)
     texts = len(read_examples(directory)) // 3
+    asked = finished.numbers.attrs[ASKED_LABELS]
     assert "A row is a text and one of 3 labels, answered no or yes." in data_in_words(finished)
+    one_label = {run_id: dict.fromkeys(labels, "code1") for run_id, labels in asked.items()}
+    alone = replace(finished.numbers, attrs=finished.numbers.attrs | {ASKED_LABELS: one_label})
+    assert "A row is a text and the label code1, answered no or yes." in data_in_words(
+        replace(finished, numbers=alone)
+    )
     assert f"right on {3 * texts} answers about labels of {texts} test texts" in accuracy_in_words(
         finished
     )
