@@ -16,6 +16,7 @@ from attnprobe.evidence.deciding_words import (
 from attnprobe.evidence.evidence import values_of
 from attnprobe.evidence.statistics import Interval, wilson_of_clusters
 from attnprobe.findings.groups import Group
+from attnprobe.findings.labels import labels_asked_for
 from attnprobe.findings.sheet import tested_run
 from attnprobe.results.pivot import text_by_example
 
@@ -61,13 +62,15 @@ class Slices:
 
     Attributes:
         by: what divides the texts.
-        rows: a row per part, the largest first.
+        rows: a row per part, the largest first; none where all parts are small.
         notes: what the table leaves out, a sentence each.
+        counted: what a part has so many of: texts, or answers where texts are asked for labels.
     """
 
     by: str
     rows: Sequence[Slice]
     notes: Sequence[str]
+    counted: str
 
 
 def slices_of(group: Group) -> list[Slices]:
@@ -98,7 +101,8 @@ def slices_of(group: Group) -> list[Slices]:
         column = str(run.manifest.get("training", {}).get("data", {}).get(COLUMN))
         divisions[column] = examples[COLUMN].replace("", EMPTY)
     is_right = examples["label"] == examples["prediction"]
-    return [_divided(by, part, is_right, measured) for by, part in divisions.items()]
+    counted = "answers about labels" if labels_asked_for(run) else "test texts"
+    return [_divided(by, part, is_right, measured, counted) for by, part in divisions.items()]
 
 
 def _divided(
@@ -106,6 +110,7 @@ def _divided(
     part: "pd.Series[str]",
     is_right: "pd.Series[bool]",
     measured: pd.DataFrame,
+    counted: str,
 ) -> Slices:
     """The answer by one division.
 
@@ -114,6 +119,7 @@ def _divided(
         part: each text's part, by example.
         is_right: whether its decision is right, by example.
         measured: the numbers of each run and text.
+        counted: see `Slices`.
     """
     # a repeated text was measured once, and counts once
     examples = part.index.intersection(pd.Index(measured["example_id"].unique()))
@@ -130,7 +136,7 @@ def _divided(
             is_right[examples_of_part].to_numpy(bool), text[examples_of_part].to_numpy()
         )
         rows.append(_row(name, len(examples_of_part), right, shares.get(name)))
-    return Slices(by, rows, list(_left_out(sizes, shown)))
+    return Slices(by, rows, list(_left_out(sizes, shown, counted)), counted)
 
 
 def _shares(
@@ -163,14 +169,14 @@ def _row(name: str, texts: int, right: Interval, share: ShareOfClass | None) -> 
     return Slice(name, texts, right, interval, share.answer)
 
 
-def _left_out(sizes: "pd.Series[int]", shown: Sequence[str]) -> Iterator[str]:
+def _left_out(sizes: "pd.Series[int]", shown: Sequence[str], counted: str) -> Iterator[str]:
     """What the table does not show."""
     small = [str(name) for name in sizes.index[sizes < FEWEST]]
     if small:
         more = f" and {len(small) - NAMED:,} more" if len(small) > NAMED else ""
-        yield (f"Not asked, with fewer than {FEWEST} test texts: {', '.join(small[:NAMED])}{more}")
+        yield f"Not asked, with fewer than {FEWEST} {counted}: {', '.join(small[:NAMED])}{more}"
     further = int((sizes >= FEWEST).sum()) - len(shown)
     if further:
         yield f"Of {further + len(shown):,} parts the {len(shown)} largest are shown"
     if len(sizes) == 1:
-        yield "All test texts are in one part: this divides nothing"
+        yield f"All {counted} are in one part: this divides nothing"

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from attnprobe.findings.groups import read_run
+from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.sheet import accuracy_in_words, data_in_words
+from attnprobe.findings.slices import slices_of
 from attnprobe.report.page.build import write_report
 from attnprobe.results.pivot import ASKED_LABELS
 from attnprobe.results.table import read_examples
@@ -135,6 +136,15 @@ def test_the_sheet_counts_texts_and_what_they_are_asked_apart(directory):
     assert f"right on {3 * texts} answers about labels of {texts} test texts" in accuracy_in_words(
         finished
     )
+
+
+def test_parts_are_counted_in_answers_and_not_in_texts(directory):
+    finished = read_run(directory)
+    (group,) = grouped([finished])
+    (by_answer,) = slices_of(group)
+    assert by_answer.counted == "answers about labels"
+    shown = sum(row.texts for row in by_answer.rows)
+    assert shown > len(read_examples(directory)) // 3
 
 
 def test_a_label_has_the_probability_of_its_answer_and_the_playground_names_the_label(
