@@ -7,10 +7,8 @@ import pytest
 
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.slices import slices_of
-from attnprobe.report.page.build import write_report
 from attnprobe.results.files import write_table
 from attnprobe.results.table import Rows
-from tests.invented_runs import without_pictures
 from tests.small_runs import seal
 
 PREMISES = 90
@@ -120,17 +118,8 @@ def test_three_questions_about_a_text_tell_no_more_than_one(pairs):
         assert 0 < repeated.right.low < repeated.right.high < 1
 
 
-def test_a_division_into_small_parts_is_a_sentence_and_no_table(pairs, tmp_path):
+def test_a_division_into_small_parts_has_no_row_and_names_them(pairs):
     regions = [f"region {number}" for number in range(PREMISES)]
     _, parts = pairs(np.full((PREMISES, 1), 0.9), np.zeros((PREMISES, 1), int), regions)
     assert not parts.rows
     assert parts.notes[0].startswith("Not asked, with fewer than 10 test texts: region ")
-
-    page = tmp_path / "page.html"
-    with without_pictures():
-        write_report([tmp_path / "asked 1"], page)
-
-    text = page.read_text(encoding="utf-8")
-    assert "<caption>By predicted class</caption>" in text
-    assert "<caption>By region</caption>" not in text
-    assert parts.notes[0] in text

@@ -7,6 +7,7 @@ import pytest
 from attnprobe.findings.groups import grouped, read_run
 from attnprobe.findings.sheet import accuracy_in_words, data_in_words
 from attnprobe.findings.slices import slices_of
+from attnprobe.report.page import build
 from attnprobe.report.page.build import write_report
 from attnprobe.results.pivot import ASKED_LABELS
 from attnprobe.results.table import read_examples
@@ -145,6 +146,22 @@ def test_parts_are_counted_in_answers_and_not_in_texts(directory):
     assert by_answer.counted == "answers about labels"
     shown = sum(row.texts for row in by_answer.rows)
     assert shown > len(read_examples(directory)) // 3
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_division_into_small_parts_is_a_sentence_and_no_table(
+    directory, tmp_path, monkeypatch, rows
+):
+    (group,) = grouped([read_run(directory)])
+    (by_answer,) = slices_of(group)
+    by_region = replace(by_answer, by="region", rows=by_answer.rows[:rows], notes=["all are small"])
+    monkeypatch.setattr(build.Material, "parts", lambda material: [("a model", [by_region])])
+    with without_pictures():
+        path = write_report([directory], tmp_path / "page.html")
+    page = path.read_text(encoding="utf-8")
+    assert page.count("<caption>By region</caption>") == rows
+    assert page.count("<b>By region</b>") == 1 - rows
+    assert '<p class="note">all are small.</p>' in page
 
 
 def test_a_label_has_the_probability_of_its_answer_and_the_playground_names_the_label(
