@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from huggingface_hub import HfApi
 from torch import nn
 
 from attnprobe.core.batch import Task
@@ -33,6 +34,8 @@ from attnprobe.models.pretrained.reference import Library, chat_of, copy_sharing
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
+HUB_SECONDS = 10.0
+"""What the hub may take to say that it has a checkpoint."""
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
 WEIGHTS = {
@@ -429,6 +432,9 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
     failure: BaseException | None = None
     for local_files_only in [True] if is_local or offline else [True, False]:
         try:
+            if not local_files_only:
+                # asked first, with a short time-out: `transformers` itself retries for a minute
+                HfApi().model_info(path, timeout=HUB_SECONDS)
             return read(path, trust_remote_code=False, local_files_only=local_files_only)
         except BaseException as error:  # a damaged file may make the library raise anything
             failure = foreign(error)

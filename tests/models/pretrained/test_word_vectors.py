@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from huggingface_hub import HfApi
 from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
 from torch.testing import assert_close
@@ -136,3 +137,24 @@ def test_an_encoder_by_a_relative_path_is_looked_for_where_the_message_says(
         vectors(["data=testbed", "--encoder", "missing", "--offline", "-o", "words.vec"])
     message = capsys.readouterr().err
     assert f"attnprobe: --encoder missing: there is no such folder in {tmp_path}, " in message
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(tmp_path, monkeypatch, capsys):
+    """The library itself retries for a minute, for each of its files."""
+    asked = []
+
+    def model_info(api, name, *, timeout):
+        asked.append(name)
+        raise ConnectionError("Name or service not known")
+
+    def from_pretrained(name, *, local_files_only, **options):
+        assert local_files_only
+        raise OSError("it is not in the cache")
+
+    monkeypatch.setattr(HfApi, "model_info", model_info)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", from_pretrained)
+    with pytest.raises(SystemExit):
+        vectors(["data=testbed", "--encoder", "somebody/bert", "-o", str(tmp_path / "words.vec")])
+    message = capsys.readouterr().err
+    assert "the hub gives nothing (ConnectionError: Name or service not known)" in message
+    assert asked == ["somebody/bert"]
