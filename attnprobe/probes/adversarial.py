@@ -27,8 +27,8 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import NotNegative, Portion, Positive, Whole
 from attnprobe.evidence.claims import Claim
-from attnprobe.evidence.evidence import Evidence, Measure, as_truth, mean_of, share_of
-from attnprobe.evidence.statistics import wilson
+from attnprobe.evidence.evidence import Evidence, Measure, as_truth, by_run, mean_of, share_of
+from attnprobe.evidence.statistics import wilson_of_runs
 from attnprobe.exact import FarthestAttention, farthest_attention
 from attnprobe.measures import LN2, jensen_shannon
 from attnprobe.plots.grid import around, counted, facet_grid, from_zero, grid, quarters, title
@@ -677,7 +677,7 @@ def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None)
     either number matter?
     """
     wanted = (results["probe"] == "adversarial") & (results["metric"] == "optimum_jsd_within")
-    panels = pivot.facets(results[wanted])
+    panels = pivot.facets(pivot.distinct(results[wanted]))
     figure, axes = grid(len(panels), panel_height=1.75)
     colours = dict(zip((0.2, FAR, 0.6), CLASS_COLOURS, strict=False))
     for panel, facet in zip(axes, panels, strict=True):
@@ -706,19 +706,20 @@ def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None)
 def shares_along(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
     """Share of the texts whose farthest attention within a tolerance is no farther than the bound.
 
-    Several seeds of a text count as their mean.
-
     Args:
         rows: of `optimum_jsd_within`, the tolerance as `step`.
         bound: JSD in nats.
 
     Returns:
-        A row per tolerance: `epsilon share low high`, with Wilson's 95 % interval.
+        A row per tolerance: `epsilon share low high`, with Wilson's 95 % interval over texts and
+        seeds; several questions about one text count as their mean.
     """
-    near = rows.assign(near=rows["value"] <= bound).groupby(["step", "example_id"])["near"].mean()
+    is_near = as_truth(lambda jsd: jsd <= bound)
     lines = []
-    for epsilon, texts in near.groupby(level="step"):
-        lines.append((epsilon, *wilson(float(texts.sum()), len(texts))))
+    for epsilon in sorted(rows["step"].unique()):
+        at_epsilon = rows[rows["step"] == epsilon].reset_index(drop=True)
+        near = is_near(at_epsilon["value"].to_numpy())
+        lines.append((epsilon, *wilson_of_runs(by_run(at_epsilon, near))))
     return pd.DataFrame(lines, columns=["epsilon", "share", "low", "high"])
 
 

@@ -302,8 +302,8 @@ class ClassValues:
         """
         of_classes = []
         for number, values in zip(self.classes, self.values.T, strict=True):
-            if (~np.isnan(values)).sum() >= FEWEST:
-                evidence = Evidence.of_runs(by_run(self.rows, values)).within(*self.ends)
+            evidence = Evidence.of_runs(by_run(self.rows, values)).within(*self.ends)
+            if evidence.n >= FEWEST:
                 of_classes.append(replace(evidence, part=f"class_{number}"))
         if not of_classes:
             return None

@@ -7,13 +7,20 @@ import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
+from scipy import stats
 from torch import Tensor
 from torch.testing import assert_close
 
 from attnprobe.core.batch import Task
 from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.adversarial import Adversarial, shares_along, unconstrained_maximum
+from attnprobe.probes.adversarial import (
+    Adversarial,
+    exclusivity_by_epsilon,
+    shares_along,
+    unconstrained_maximum,
+)
+from attnprobe.results.pivot import REPEATS
 from tests.probes.tables import measured, values
 from tests.probes.texts import numbers_of
 from tests.toys import toy_batch, toy_classifier, toy_readout
@@ -215,3 +222,22 @@ def test_shares_along_epsilon_are_counted_with_wilsons_interval(epsilon):
 
 def test_seeds_are_no_further_texts_along_epsilon():
     assert_frame_equal(shares_along(along(seeds=3), 0.4), shares_along(along(), 0.4))
+
+
+def test_seeds_that_differ_widen_the_interval_along_epsilon():
+    """Shares of 1, 0 and one between: Student's interval of three such runs is wider than all."""
+    results = along(seeds=3)
+    results.loc[results["seed"] == 0, "value"] = 0.0
+    results.loc[results["seed"] == 1, "value"] = np.log(2)
+    for row in shares_along(results, 0.4).itertuples():
+        runs = [1, 0, 3 * row.share - 1]
+        half_width = stats.t.ppf(0.975, 2) * stats.sem(runs)
+        assert row.low <= max(0, row.share - half_width)
+        assert row.high >= min(1, row.share + half_width)
+
+
+def test_texts_that_are_there_twice_count_once_along_epsilon():
+    results = along()
+    results.attrs = {REPEATS: {"r0": (3, 5)}}
+    figure = exclusivity_by_epsilon(results, None)
+    assert figure.axes[0].get_title(loc="left").endswith("n = 38")

@@ -287,6 +287,19 @@ def test_every_class_counts_and_the_class_where_it_holds_least_is_named():
     assert middle.value == pytest.approx(0.35 - 0.7)
 
 
+def test_three_seeds_of_four_texts_are_too_few_texts_for_a_class_to_hold_least():
+    runs = []
+    for seed in range(3):
+        run = numbers_by_class(
+            turn_share_attention=[0.2, 0.7], turn_share_random=[0.6, 0.6], never_turns=[0, 0]
+        )
+        is_rare = (run["example_id"] >= 4) & run["metric"].str.endswith("_class_1")
+        run.loc[is_rare, "value"] = np.nan
+        runs.append(run.assign(run_id=f"r{seed}", seed=seed))
+    lowest = evidence_of("attention_beats_random_in_every_class", pd.concat(runs))
+    assert lowest.part == "class_0"
+
+
 @pytest.fixture
 def gains():
     """Class → how much sooner attention turns each text's answer than random order does.
