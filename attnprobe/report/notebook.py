@@ -23,6 +23,8 @@ EXPLAINED = "explain"
 """Key of an explanation's `attrs`: the importances."""
 SENTENCE = "sentence"
 """Key of an explanation's `attrs`: what this classifier's tests say first of its attention."""
+BESIDE = "beside"
+"""Key of an explanation's `attrs`: the column of what was read beside the words that are shown."""
 MOST_TEXTS = 25
 """Texts that a notebook shows: every token of every measure is an element of the page."""
 NAMED = 3
@@ -195,14 +197,15 @@ class Explanation(pd.DataFrame):
         fragments = [f"<p>{note}</p>"]
         if self.attrs.get(SENTENCE):
             fragments.insert(0, f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>")
+        beside = self.attrs.get(BESIDE, "question")
         for number, row in enumerate(rows, start=1):
-            head = f"Text {number} {_decision(row)}"
+            head = f"Text {number} {_decision(row, beside)}"
             fragments.append(strips_html(_explained_strips(row, titles), head=head))
         return page(fragments)
 
 
-def _decision(row: Mapping[str, Any]) -> str:
-    """What a text was asked, and what the classifier says."""
+def _decision(row: Mapping[str, Any], beside: str) -> str:
+    """What a text was asked, or read with, and what the classifier says."""
     prediction = row["prediction"]
     probability = row["probability"]
     if isinstance(prediction, str):
@@ -210,7 +213,7 @@ def _decision(row: Mapping[str, Any]) -> str:
     else:
         labels = [f"{name} (p = {probability[name]:.3f})" for name in prediction]
         decision = ", ".join(labels) or "no label"
-    question = f"{row['question']} " if "question" in row else ""
+    question = f"{row[beside]} " if beside in row else ""
     never_flips = "flips_to" in row and not isinstance(row["flips_to"], str)
     remark = "; no erasure from the attention changes that" if never_flips else ""
     return f"{question}→ {decision}{remark}"

@@ -26,7 +26,7 @@ from attnprobe.importance.base import names as built_in_names
 from attnprobe.measures import normalised
 from attnprobe.models.hierarchical import cut_into_sentences, words_per_sentence
 from attnprobe.models.trained import TrainedModel
-from attnprobe.report.notebook import EXPLAINED, SENTENCE, Explanation
+from attnprobe.report.notebook import BESIDE, EXPLAINED, SENTENCE, Explanation
 from attnprobe.results.directory import (
     CONFIG,
     PIPELINE,
@@ -191,6 +191,8 @@ class TrainedRun:
         ]
         explanation = Explanation(rows)
         explanation.attrs[SENTENCE] = self.sentence
+        if self.pipeline.attend_to == "second":
+            explanation.attrs[BESIDE] = "text"
         facts = {name: method.facts for name, method in importances.items()}
         explanation.attrs[IMPORTANCES] = {EXPLAINED: facts}
         return explanation

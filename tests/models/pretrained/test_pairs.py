@@ -284,6 +284,9 @@ def test_the_text_that_is_not_attended_to_has_its_name(tmp_path, capsys):
 
     explain([str(directory), "the film was", "--text2", "was fine"])
     assert "text: the film was\n  read with: was fine" in capsys.readouterr().out
+    explained = load_run(directory).explain(["the film was"], ["was fine"])
+    assert explained["tokens"][0] == ["was", "fine"]
+    assert "Text 1 the film was → " in explained._repr_html_()
     with pytest.raises(SystemExit):
         explain([str(directory), "the film was"])
     assert "--text2 TEXT" in capsys.readouterr().err
