@@ -125,6 +125,11 @@ class _DataSet:
         """How many rows of a split were left out, by reason."""
         return self.counts[split].get("dropped", {})
 
+    @property
+    def draws_test(self) -> bool:
+        """Whether the test rows are a share of all rows, and not a file or a split of their own."""
+        return self.trains and "drawn from train" in self.counts.get("test", {})
+
     def larger_sample(self, split: str) -> str | None:
         """How to get more rows where `data.most` left some out."""
         number = self.dropped(split).get(OVER_MOST, 0)
@@ -171,19 +176,22 @@ def _check_sizes(checks: _Checks, data: _DataSet) -> None:
             total,
             f"{total:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test",
         )
-        remedy = data.larger_sample("train") or "give more rows, or a smaller data.test_share"
+        remedy = "give more rows"
+        if data.draws_test:
+            remedy = "give more rows, or a smaller data.test_share"
         checks.below(
             "training rows",
             train,
             200,
             f"{train:,} training rows",
-            f"a model trained on so few is hardly worth explaining; {remedy}",
+            f"a model trained on so few is hardly worth explaining; "
+            f"{data.larger_sample('train') or remedy}",
         )
     else:
         checks.fact("rows", test, f"{test:,} rows to test, none to train")
 
     remedy = "give more rows"
-    if data.trains:
+    if data.draws_test:
         remedy = "give more rows, or a larger data.test_share"
     # at 50 % the half width of a 95 % interval is 1.96 · √(¼ / n) = 0.98 / √n
     half_width = 98 / np.sqrt(max(1, test))

@@ -108,6 +108,16 @@ def test_a_small_file_has_no_larger_sample_to_give(tmp_path):
     assert sentence.endswith("give more rows, or a smaller data.test_share")
 
 
+def test_a_share_is_no_remedy_where_test_rows_have_a_file_of_their_own(tmp_path):
+    paths = {split: str(tmp_path / f"{split}.csv") for split in ("train", "test")}
+    for seed, path in enumerate(paths.values()):
+        clean(60, seed).to_csv(path, index=False)
+    prepared = prepare(DataSettings(), FileSource(paths).load())
+    sentences = {check.name: check.sentence for check in prepared.checks}
+    assert sentences["training rows"].endswith("explaining; give more rows")
+    assert sentences["test rows"].endswith("points; give more rows")
+
+
 SECOND_LABELS = clean(50).assign(label=["bad", "good"] * 25)
 WITH_TWO_LABELS = pd.concat([clean(400), SECOND_LABELS])
 RARE_CLASS = ["rare" if n % 33 == 0 else "common" for n in range(1000)]
