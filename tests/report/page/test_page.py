@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from attnprobe.report.page import build
 from attnprobe.results.table import read_examples, read_results
-from tests.invented_runs import invented_run
+from tests.invented_runs import invented_run, without_pictures
 from tests.report.page.conftest import EVERYTHING, until
 from tests.small_runs import seal_again
 
@@ -453,3 +453,20 @@ def test_printed_it_is_a_page_of_a4_for_each_model_in_light_colours(visit, reque
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert shown == ["sheet"]
     assert ground == "rgb(255, 255, 255)"
+
+
+def test_a_line_ends_where_the_second_text_of_a_pair_begins(visit, tmp_path):
+    directory = invented_run(tmp_path, "pairs", count=12)
+    path = directory / "examples/test.parquet"
+    examples = pd.read_parquet(path)
+    examples["first_words"] = [len(tokens) // 3 for tokens in examples["tokens"]]
+    examples.to_parquet(path)
+    seal_again(directory)
+    with without_pictures():
+        page = build.write_report([directory], tmp_path / "page.html")
+
+    children = "return [...document.querySelector('#browser-maps .words').children]"
+    names = visit(page).execute_script(f"{children}.map((child) => child.nodeName)")
+
+    assert names.count("BR") == 1
+    assert names.index("BR") == names.count("SPAN") // 3

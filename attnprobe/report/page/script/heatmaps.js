@@ -40,7 +40,8 @@ function mapOf(map, weights, examples, row) {
   const box = element("p", { className: bySentence ? "words sentences" : "words", dir: "auto" });
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", titleId);
-  const ends = sentences && !bySentence ? new Set(sentences.map(([, to]) => to)) : null;
+  const borders = sentences ? sentences.map(([, to]) => to) : [examples.columns.first_words?.[row]]; // of a pair, between its texts
+  const ends = bySentence ? null : new Set(borders);
   labels.forEach((label, i) => {
     const token = element("span", { className: "token", tabIndex: i === (ranked[0] ?? 0) ? 0 : -1 }, bySentence ? label.split(" ").map(visible).join(" ") : visible(label));
     const depth = Math.sqrt(Math.min(1, size[i] / scale));
