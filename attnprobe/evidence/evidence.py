@@ -494,11 +494,21 @@ def _bounded_skill(
 
 
 def beyond_chance(own: str, chance: str) -> Measure:
-    """A measure: (own − chance) / (1 − chance) of the means of two metrics from 0 to 1."""
+    """A measure: (own − chance) / (1 − chance) of the means of two metrics from 0 to 1.
+
+    Where nearly all texts of one run are alike, as under an attention that is always right, its
+    interval is that of a skill (`_bounded_skill`).
+    """
 
     def reduce(rows: pd.DataFrame, reached: Column, expected: Column) -> Evidence:
         expected_by_run = by_run(rows, expected)
         parts = np.stack([by_run(rows, reached) - expected_by_run, 1 - expected_by_run], -1)
-        return Evidence.of_ratio(parts).as_skill()
+        parts = parts[:, ~np.isnan(parts).any((0, 2))]
+        evidence = Evidence.of_ratio(parts)
+        has_no_interval = evidence.rare or np.isnan(evidence.low)
+        if len(parts) == 1 and has_no_interval:
+            gain = Evidence.of_runs(parts[..., 1], reach=1.0)
+            evidence = _bounded_skill(evidence, gain, parts[0], reach=1.0)
+        return evidence.as_skill()
 
     return of_examples((own, chance), reduce)

@@ -6,6 +6,7 @@ from scipy import stats
 from attnprobe.evidence.evidence import (
     Evidence,
     Measure,
+    beyond_chance,
     flips_of,
     least,
     lowest_of,
@@ -424,3 +425,50 @@ def test_the_least_of_several_holds_only_where_all_do(first, second, verdict):
 def test_the_least_of_several_needs_all_of_them():
     without_number = Measure((), lambda rows: None)
     assert least_of(interval_from(1, 2), without_number) is None
+
+
+CHANCE = np.linspace(0.05, 0.15, 100)
+"""Share of each text that chance would hit; 0.1 on average."""
+
+
+def beyond_chance_of(own):
+    return beyond_chance("own", "chance")(table(own=own, chance=CHANCE))
+
+
+def test_what_is_right_in_every_text_is_beyond_chance():
+    """Of 100 texts none is a miss: exactly, at most 3.6 % are, and a miss is at chance at worst."""
+    evidence = beyond_chance_of(np.ones(100))
+    misses = stats.binomtest(0, 100).proportion_ci(method="exact").high
+    assert evidence.value == 1
+    assert evidence.high == 1
+    assert evidence.low == pytest.approx(1 - misses / 0.9, abs=0.01)
+    assert evidence.exceeds(0, 0.1) == "meets"
+
+
+def test_what_is_nearly_right_in_every_text_is_beyond_chance():
+    """Weights of a construction: 0.95 in all texts but for two, which a bootstrap knows nothing of
+    where none is drawn."""
+    own = np.full(100, 0.95)
+    own[:2] = 0.6
+    evidence = beyond_chance_of(own)
+    assert evidence.low < evidence.value == pytest.approx((own.mean() - 0.1) / 0.9)
+    assert evidence.exceeds(0, 0.1) == "meets"
+
+
+@pytest.mark.parametrize("own", [CHANCE, np.zeros(100)], ids=["at chance", "never"])
+def test_what_is_no_better_than_chance_in_any_text_is_not_beyond_it(own):
+    assert beyond_chance_of(own).exceeds(0, 0.1) != "meets"
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.97])
+def test_the_interval_beyond_chance_holds_where_few_texts_differ(rate):
+    """Hits of this rate; on the scale beyond chance it is (rate − 0.1) / 0.9."""
+    draw = np.random.default_rng(0)
+    truth = (rate - 0.1) / 0.9
+    holds = []
+    for _ in range(200):
+        evidence = beyond_chance_of((draw.random(100) < rate).astype(float))
+        if not (evidence.rare or np.isnan(evidence.low)):
+            holds.append(evidence.low <= truth <= evidence.high)
+    assert len(holds) > 100
+    assert np.mean(holds) >= 0.93
