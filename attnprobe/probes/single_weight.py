@@ -280,7 +280,9 @@ def _share_colours(figure: Figure, hexagons: list[PolyCollection], panels: list[
     for panel_hexagons in hexagons:
         panel_hexagons.set_norm(scale)
     bar = figure.colorbar(hexagons[0], ax=panels, aspect=30, pad=0.02)
-    ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= most]
+    # the darkest shade has its number, and the round ones that do not touch it theirs
+    ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= most / 1.5]
+    ticks.append(most)
     bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], minor=False)
     bar.set_ticks([], minor=True)
     bar.set_label("examples")

@@ -391,12 +391,17 @@ def test_every_ranking_of_a_figure_is_in_its_legend():
     assert len(colours) == len(set(colours)) == len(names) == len(RANKINGS)
 
 
-def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar(runs):
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "single_weight_delta")
-    figure = draw(drawing, invented(3, 2))
-    hexagons = [panel.collections[0] for panel in figure.axes[:3]]
+    figure = draw(drawing, invented(runs, 2))
+    hexagons = [panel.collections[0] for panel in figure.axes[:runs]]
     largest = max(bins.get_array().max() for bins in hexagons)
     for bins in hexagons:
         assert bins.norm.vmin == 1
         assert bins.norm.vmax == largest
-    assert figure.axes[-1].get_ylabel() == "examples"
+    bar = figure.axes[-1]
+    assert bar.get_ylabel() == "examples"
+    ticks = [int(label.get_text()) for label in bar.get_yticklabels()]
+    assert ticks[0] == 1
+    assert ticks[-1] == largest
