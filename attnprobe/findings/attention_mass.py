@@ -49,19 +49,19 @@ class AttentionMass:
         clauses = []
         if self.special_mass >= MOSTLY:
             clauses.append(
-                f"on average {self.special_mass:.0%} of the attention is on no word of the text "
-                f"({self.start_mass:.0%} on the first piece that the model reads): the weights "
-                f"that are shown share out the rest"
+                f"on average {percent(self.special_mass)} of the attention is on no word of the "
+                f"text ({percent(self.start_mass)} on the first piece that the model reads): the "
+                f"weights that are shown share out the rest"
             )
         if on_words > 0 and self.first_word_mass / on_words >= MOSTLY:
             clauses.append(
-                f"{self.first_word_mass / on_words:.0%} of what is on words is on the first one, "
-                f"which may take it whatever it is"
+                f"{percent(self.first_word_mass / on_words)} of what is on words is on the first "
+                f"one, which may take it whatever it is"
             )
         if on_words > 0 and self.second_mass is not None:
             clauses.append(
-                f"{self.second_mass / on_words:.0%} of what is on words is on the second text of "
-                f"the pair"
+                f"{percent(self.second_mass / on_words)} of what is on words is on the second "
+                f"text of the pair"
             )
         if self.unseen_share > 0:
             clauses.append(

@@ -8,17 +8,17 @@ from attnprobe.findings.attention_mass import AttentionMass
     [
         pytest.param(
             {"special_mass": 0.6, "start_mass": 0.45},
-            "on average 60% of the attention is on no word of the text (45% on the first piece",
+            "on average 60 % of the attention is on no word of the text (45 % on the first piece",
             id="mostly on no word",
         ),
         pytest.param(
             {"special_mass": 0.2, "first_word_mass": 0.6},
-            "75% of what is on words is on the first one",
+            "75 % of what is on words is on the first one",
             id="mostly on the first word",
         ),
         pytest.param(
             {"special_mass": 0.5, "second_mass": 0.1},
-            "20% of what is on words is on the second text of the pair",
+            "20 % of what is on words is on the second text of the pair",
             id="a pair of texts",
         ),
         pytest.param(
@@ -52,5 +52,5 @@ def test_otherwise_nothing_is_said(manifest):
 
 def test_attention_that_is_on_no_word_at_all_divides_by_nothing():
     mass = AttentionMass(special_mass=1.0, first_word_mass=0.0, second_mass=0.0)
-    assert mass.in_words.startswith("on average 100% of the attention is on no word of the text")
+    assert mass.in_words.startswith("on average 100 % of the attention is on no word of the text")
     assert "second text" not in mass.in_words

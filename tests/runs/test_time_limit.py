@@ -152,7 +152,7 @@ def test_planning_ends_after_its_share_of_the_time(monkeypatch, time):
     assert clock.deadline is None
     assert plan.rows == {"train": 500, "validation": 300, "test": 50}
     assert plan.page == 48
-    assert "within 25% of study.minutes=4: taking at most 50 test rows and 500 train" in plan.words
+    assert "within 25 % of study.minutes=4: taking at most 50 test rows and 500 train" in plan.words
     assert planned("training.epochs=0").rows == {"test": 50}
 
 

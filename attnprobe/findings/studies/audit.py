@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from attnprobe.core.clock import CLOCK, TimeIsUp
 from attnprobe.core.errors import UserError
-from attnprobe.core.sanitise import duration, quoted
+from attnprobe.core.sanitise import duration, percent, quoted
 from attnprobe.core.settings import Positive, Seed, Whole
 from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import (
@@ -196,9 +196,9 @@ class Audit(Study):
         taken = " and ".join(f"{rows[split]:,} {split} rows" for split in most)
         words = (
             f"{len(self.probes)} probes, too slow on this machine to be timed within "
-            f"{PLANNING_SHARE:.0%} of study.minutes={self.minutes:g}: taking at most {taken}, at "
-            f"random, for one model and the test that the answer goes by, and then the rest as far "
-            f"as the time allows; study.minutes=… allows more"
+            f"{percent(PLANNING_SHARE)} of study.minutes={self.minutes:g}: taking at most {taken}, "
+            f"at random, for one model and the test that the answer goes by, and then the rest as "
+            f"far as the time allows; study.minutes=… allows more"
         )
         return Plan(rows=rows, words=words, page=page)
 

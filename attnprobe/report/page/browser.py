@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from jaxtyping import Float, Int
 
+from attnprobe.core.sanitise import percent
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.labels import answers_of_labels
 from attnprobe.plots.example_selection import select_examples
@@ -230,10 +231,10 @@ def browse(
         browser.index["runs"].append(add_run(browser, browsed, share))
     if share < 1:
         browser.remark = (
-            f"Heat maps are kept for {share:.0%} of each run's examples, so that the page stays "
-            f"below {megabytes:g} MB: half of these are spread evenly over the split, the others "
-            f"have the largest and smallest values of the measures that the list can be sorted "
-            f"by. The numbers are of all examples; `--megabytes` keeps more."
+            f"Heat maps are kept for {percent(share)} of each run's examples, so that the page "
+            f"stays below {megabytes:g} MB: half of these are spread evenly over the split, the "
+            f"others have the largest and smallest values of the measures that the list can be "
+            f"sorted by. The numbers are of all examples; `--megabytes` keeps more."
         )
     return browser
 

@@ -243,7 +243,7 @@ def test_a_run_on_pairs_says_where_the_attention_is(pairs):
     result = read_run(pairs)
     mean = read_examples(pairs)[["second_mass", "special_mass", "start_mass"]].mean()
     share = mean["second_mass"] / (1 - mean["special_mass"])
-    assert f"{share:.0%} of what is on words is on the second text" in result.attention_on
+    assert f"{100 * share:.0f} % of what is on words is on the second text" in result.attention_on
     start_mass = result.manifest["attention_on"]["start_mass"]
     assert start_mass == pytest.approx(mean["start_mass"], abs=1e-3)
 
