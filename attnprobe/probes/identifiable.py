@@ -18,6 +18,7 @@ from torch import Tensor
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
+from attnprobe.core.sanitise import percent
 from attnprobe.core.settings import Count
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.measures import jensen_shannon
@@ -280,7 +281,7 @@ def top_word_ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
         )
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
         panel.set_ylim(0, 1)
-        unique = f"unique in {rows['unique'].mean():.0%}"
+        unique = f"unique in {percent(rows['unique'].mean())}"
         title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)
     around(
         figure,

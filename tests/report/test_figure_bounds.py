@@ -405,3 +405,12 @@ def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar(runs):
     ticks = [int(label.get_text()) for label in bar.get_yticklabels()]
     assert ticks[0] == 1
     assert ticks[-1] == largest
+
+
+def test_one_unique_attention_in_many_is_not_rounded_to_none():
+    drawing = next(drawing for drawing in DRAWINGS if drawing.name == "identifiable")
+    results = invented(1, 2, count=300)
+    is_unique = results["metric"] == "unique"
+    results.loc[is_unique, "value"] = (results.loc[is_unique, "example_id"] == 7).astype(float)
+    [panel] = draw(drawing, results).axes
+    assert panel.get_title(loc="left").endswith("unique in 0.3 %")
