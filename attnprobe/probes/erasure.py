@@ -6,7 +6,8 @@ Serrano & Smith 2019, section 5.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import permutations
+from itertools import cycle, permutations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,8 @@ NEVER_FLIPS = 0
 FLIPS_BY_BIAS = 1
 FLIPS = 2
 """Values of `status_…`: no erasure flips the decision, erasing everything does, less does."""
+LINE_STYLES = ("-", "--", "-.", ":")
+"""Of the rankings in turn: of two on the same course both are seen."""
 PAIRS = (
     ("gradient", "attention"),
     ("gradient_attention", "attention"),
@@ -706,9 +709,13 @@ def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     figure, panels = facet_grid(results, "erasure", ["never_flips", *metrics], panel_height=1.9)
     largest = [facet.rows[metrics].max().max() for _, facet in panels]
     most = int(np.nanmax([3, *largest]))
+    line_styles = dict(zip(rankings, cycle(LINE_STYLES), strict=False))
+    lines = {
+        name: {"color": facts.colour, "ls": line_styles[name]} for name, facts in rankings.items()
+    }
     for panel, facet in panels:
-        _draw_regrets(panel, facet, rankings, most)
-    handles = [Line2D([], [], color=facts.colour, label=facts.title) for facts in rankings.values()]
+        _draw_regrets(panel, facet, lines, most)
+    handles = [Line2D([], [], label=facts.title, **lines[name]) for name, facts in rankings.items()]
     around(
         figure,
         x="items more than the smallest flipping set",
@@ -718,13 +725,23 @@ def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def _draw_regrets(panel: Axes, facet: Facet, rankings: dict[str, Facts], most: int) -> None:
+def _draw_regrets(
+    panel: Axes, facet: Facet, lines: Mapping[str, Mapping[str, Any]], most: int
+) -> None:
+    """One panel.
+
+    Args:
+        panel: to draw on.
+        facet: of one data set and model.
+        lines: ranking → how its line looks.
+        most: the largest number of items on the axis.
+    """
     can_flip = facet.rows[facet.rows["never_flips"] == 0]
     x = np.arange(most + 1)
-    for name, facts in rankings.items():
+    for name, line in lines.items():
         regret = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
         share = np.searchsorted(regret, x, side="right") / max(1, len(can_flip))
-        panel.step(x + 1, share, where="post", color=facts.colour, lw=1.0)
+        panel.step(x + 1, share, where="post", lw=1.0, **line)
     ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
     panel.set_xscale("log")
     panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])

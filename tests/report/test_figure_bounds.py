@@ -383,12 +383,15 @@ def test_every_ranking_of_a_figure_is_in_its_legend():
     figure = draw(drawing, invented(1, 2))
     [panel, *_] = figure.axes
     [legend] = figure.legends
-    colours_drawn = {line.get_color() for line in panel.lines}
-    colours = [line.get_color() for line in legend.get_lines()]
+    drawn = {(line.get_color(), line.get_linestyle()) for line in panel.lines}
+    shown = [(line.get_color(), line.get_linestyle()) for line in legend.get_lines()]
     names = [text.get_text() for text in legend.get_texts()]
-    assert set(colours) == colours_drawn
+    assert set(shown) == drawn
     assert {"contribution", "weight gradient", "random", "optimal"} < set(names)
-    assert len(colours) == len(set(colours)) == len(names) == len(RANKINGS)
+    colours = {colour for colour, _ in shown}
+    assert len(shown) == len(colours) == len(names) == len(RANKINGS)
+    line_styles = [line_style for _, line_style in shown]
+    assert all(first != second for first, second in itertools.pairwise(line_styles))
 
 
 @pytest.mark.parametrize("runs", [1, 3])
