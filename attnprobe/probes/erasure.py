@@ -710,7 +710,7 @@ def regrets(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     largest = [facet.rows[metrics].max().max() for _, facet in panels]
     most = int(np.nanmax([3, *largest]))
     line_styles = dict(zip(rankings, cycle(LINE_STYLES), strict=False))
-    lines = {
+    lines: dict[str, dict[str, Any]] = {
         name: {"color": facts.colour, "ls": line_styles[name]} for name, facts in rankings.items()
     }
     for panel, facet in panels:

@@ -156,7 +156,7 @@ def _draw(
 ) -> Figure | None:
     """A figure of all runs, or of the one whose texts it shows.
 
-    None where the numbers lack a metric that it cannot do without.
+    None where the numbers lack a metric that it cannot do without, or no text has a number of it.
     """
     if not set(drawing.metrics) <= set(numbers.metrics(probe)):
         return None
@@ -169,6 +169,9 @@ def _draw(
         example_ids = list(drawing.examples(without_steps))
     # numbers with steps of the required metrics only, and of these examples (None: of all)
     results = numbers.rows(probe, metrics, stepped=drawing.metrics, example_ids=example_ids)
+    defined = results[results["value"].notna()]
+    if not set(drawing.metrics) <= set(defined["metric"]):
+        return None
     examples = None
     if run is not None:
         split = str(results["split"].iloc[0])

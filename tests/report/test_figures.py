@@ -18,6 +18,7 @@ from attnprobe.readings.registry import readings
 from attnprobe.report import figures as draw
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.pivot import CLASSES, facets, per_example, split_by_class
 from attnprobe.results.table import read_results
 from attnprobe.results.writer import OwnFolder
@@ -60,6 +61,15 @@ def test_draws_what_the_tables_allow_and_no_words_when_told_so(make_run, tmp_pat
     }
     assert "adversarial_heatmaps" not in stems
     assert "adversarial_jsd" in stems
+
+
+@pytest.mark.parametrize("missing", ["max_attention", "median_tvd"])
+def test_a_number_that_no_text_has_is_not_drawn(make_run, missing):
+    results = read_results(make_run(count=20))
+    reading = readings()["permutation"]
+    assert len(list(draw.all_figures([reading], [], numbers_of(results), [], words=False))) == 1
+    results.loc[results["metric"] == missing, "value"] = np.nan
+    assert list(draw.all_figures([reading], [], numbers_of(results), [], words=False)) == []
 
 
 @pytest.mark.usefixtures("no_pdf")
