@@ -133,7 +133,12 @@ class _DataSet:
     def larger_sample(self, split: str) -> str | None:
         """How to get more rows where `data.most` left some out."""
         number = self.dropped(split).get(OVER_MOST, 0)
-        return f"data.most left out {number:,} {NOUNS[split]} rows: raise it" if number else None
+        if not number:
+            return None
+        return (
+            f"data.most left out {number:,} {NOUNS[split]} rows: raise it, or study.minutes, by "
+            f"which an audit sets it"
+        )
 
 
 def check_data(
