@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.core.errors import UserError
+from attnprobe.data.vocabulary import SPECIAL
 from attnprobe.evidence.published import FILES, NUMBERS
 from attnprobe.evidence.statistics import Interval, student
 from attnprobe.findings.headlines import compare
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import RunDirectory, find_runs
-from attnprobe.results.manifest import TrainingSettings
+from attnprobe.results.manifest import Manifest
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 
@@ -59,14 +60,10 @@ class Setup:
     loss: str = "equal"
 
     @classmethod
-    def of(cls, training: TrainingSettings) -> "Setup":
-        """The setup of a run.
-
-        Args:
-            training: the settings of its training, as the manifest has them.
-        """
+    def of(cls, manifest: Manifest) -> "Setup":
+        """The setup of a run, by its manifest."""
+        training = manifest["training"]
         data = training.get("data", {})
-        vectors = data.get("vectors")
         source = data.get("source") or {}
         folder = source.get("folder", data.get("name"))
         parts = []
@@ -75,7 +72,7 @@ class Setup:
         if data.get("most"):
             parts.append(f"at most {texts_by_split(data['most'])}")
         return cls(
-            vectors=RANDOM if vectors is None else Path(vectors).stem,
+            vectors=vectors_of(manifest),
             epochs=training.get("training", {}).get("epochs", 0),
             texts="; ".join(parts) or ALL_TEXTS,
             loss=str(data.get("class_weight") or "equal"),
@@ -107,6 +104,23 @@ class Setup:
             "loss": other.loss == PAPERS_LOSS,
         }
         return name if is_nearer[name] else ""
+
+
+def vectors_of(manifest: Manifest) -> str:
+    """The word vectors that a training begins with: their file's name.
+
+    A file of other words, such as one that was made for another corpus, is not the same: the share
+    of the vocabulary that has a vector is named where some words have none.
+    """
+    file = manifest["training"].get("data", {}).get("vectors")
+    if file is None:
+        return RANDOM
+    name = Path(file).stem
+    counts = manifest.get("counts", {}).get("vectors")
+    if counts is None:
+        return name
+    found = counts["found"] / (counts["vocabulary"] - len(SPECIAL))
+    return name if found >= 1 else f"{name} for {100 * found:.1f} % of the words"
 
 
 def texts_by_split(most: Mapping[str, int]) -> str:
@@ -247,7 +261,7 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
     for path in find_runs(list(places)):
         manifest = RunDirectory(path).manifest()
         run_id = manifest["run_id"]
-        setups[run_id] = Setup.of(manifest["training"])
+        setups[run_id] = Setup.of(manifest)
         trainings[run_id] = manifest.get("training_fingerprint", run_id)
 
     results = numbers_of(read_results(list(places)))

@@ -153,9 +153,26 @@ def test_a_setup_is_all_in_which_a_training_may_differ():
         },
         "training": {"epochs": 6},
     }
-    setup = Setup.of(training)
+    setup = Setup.of({"training": training})
     assert setup == Setup("glove", 6, "the part snli_20k; at most train 4,000", "balanced_positive")
     assert setup.differences(Setup("glove", 25)) == ["epochs", "texts", "loss"]
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (996, "glove"),
+        (995, "glove for 99.9 % of the words"),
+        (498, "glove for 50.0 % of the words"),
+    ],
+)
+def test_vectors_for_some_of_the_words_are_other_vectors(found, name):
+    """Of a vocabulary of 1,000 four are markers, which no file has."""
+    manifest = {
+        "training": starting_from("v/glove.vec"),
+        "counts": {"vectors": {"vocabulary": 1000, "found": found}},
+    }
+    assert Setup.of(manifest).vectors == name
 
 
 def test_a_heading_says_the_vectors_and_what_varies():
