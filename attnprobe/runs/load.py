@@ -362,8 +362,9 @@ def _with_checkpoint(model: Mapping[str, Any], run: RunDirectory) -> Mapping[str
     records = {}
     for setting, record in trained.get("inputs", {}).items():
         part, _, name = setting.partition("/")
-        if part == "model.path" and name and not name.endswith(".safetensors"):
-            records[name] = record  # the weights are the run's own
+        is_weights = Path(name).suffix == Path(WEIGHTS).suffix  # the run has its own
+        if part == "model.path" and name and not is_weights:
+            records[name] = record
     if not records:  # no checkpoint, or one of the hub
         return model
 
