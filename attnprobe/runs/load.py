@@ -158,17 +158,7 @@ class TrainedRun:
             seed=int(self.config.get("seed", 0)),
             classes=self.classes,
         )
-        for name, method in list(importances.items()):
-            try:
-                method.refuse(self.classifier)
-                method.prepare_texts(texts, tokens)
-                is_defined = method.is_defined(subject)
-            except UserError:
-                if importance is not None:
-                    raise
-                is_defined = False
-            if not is_defined:
-                del importances[name]
+        _drop_undefined(subject, importances, texts, tokens, are_named=importance is not None)
 
         columns: dict[str, Sequence[Any]] = {"text": texts}
         if batch.asked is not None:
@@ -262,6 +252,39 @@ def _queried_words(queried: Tensor, content: Tensor, tokens: Sequence[Sequence[s
         position = int(text_queried[text_content].argmax())
         words.append(f"{text_tokens[position]} (word {position + 1})")
     return words
+
+
+def _drop_undefined(
+    subject: Subject,
+    importances: dict[str, Importance],
+    texts: Sequence[str | Sequence[str]],
+    tokens: Sequence[Sequence[str]],
+    *,
+    are_named: bool,
+) -> None:
+    """Leave out the importances that are not defined for these texts, in place.
+
+    Args:
+        subject: the classifier and the texts.
+        importances: the subject's, by name.
+        texts: as they came.
+        tokens: of each text.
+        are_named: the caller named them: one that does not suit the model is an error.
+
+    Raises:
+        UserError: see `are_named`.
+    """
+    for name, method in list(importances.items()):
+        try:
+            method.refuse(subject.classifier)
+            method.prepare_texts(texts, tokens)
+            is_defined = method.is_defined(subject)
+        except UserError:
+            if are_named:
+                raise
+            is_defined = False
+        if not is_defined:
+            del importances[name]
 
 
 def _importance_columns(subject: Subject) -> dict[str, list[list[float]]]:
@@ -358,21 +381,14 @@ def _with_checkpoint(model: Mapping[str, Any], run: RunDirectory) -> Mapping[str
     Raises:
         UserError: the folder is gone, or a file of it has changed since.
     """
-    trained = run.read_listing(TRAINED) if run.is_trained else {}
-    records = {}
-    for setting, record in trained.get("inputs", {}).items():
-        part, _, name = setting.partition("/")
-        is_weights = Path(name).suffix == Path(WEIGHTS).suffix  # the run has its own
-        if part == "model.path" and name and not is_weights:
-            records[name] = record
-    if not records:  # no checkpoint, or one of the hub
+    records = _checkpoint_records(run)
+    if not records:
         return model
 
     path = Path(str(model.get("path")))
-    folder = run.path / str(trained.get("made_in", "")) / path
-    if not folder.is_dir():
-        folder = path
-    if not folder.is_dir():
+    made_in = run.path / str(run.read_listing(TRAINED).get("made_in", ""))
+    folder = next((place for place in (made_in / path, path) if place.is_dir()), None)
+    if folder is None:
         raise UserError(
             f"model.path={path}: there is no such folder in {Path.cwd()}, and {run.path} reads its "
             f"tokenizer from there: put it back, or change to the folder in which the run was made"
@@ -388,6 +404,22 @@ def _with_checkpoint(model: Mapping[str, Any], run: RunDirectory) -> Mapping[str
     if "path" in (model.get("encoder") or {}):
         changed["encoder"] = {**model["encoder"], "path": str(folder)}
     return changed
+
+
+def _checkpoint_records(run: RunDirectory) -> dict[str, Any]:
+    """What the files of a run's checkpoint were when it was trained, by name.
+
+    Without its weights, of which the run has its own; none of a checkpoint of the hub.
+    """
+    if not run.is_trained:
+        return {}
+    records = {}
+    for setting, record in run.read_listing(TRAINED).get("inputs", {}).items():
+        part, _, name = setting.partition("/")
+        is_weights = Path(name).suffix == Path(WEIGHTS).suffix
+        if part == "model.path" and name and not is_weights:
+            records[name] = record
+    return records
 
 
 def zero_vectors(weights: Mapping[str, Tensor]) -> Tensor:
