@@ -116,7 +116,7 @@ def explanation(cell: Cell, reference: Setup) -> str:
         return "not explained: nothing tested"
     if not tests:
         causes = ", ".join(cause for cause, _ in changes)
-        return f"not explained ({causes}: one seed, without an interval)"
+        return f"not explained ({causes}: no interval after the change)"
     words = "; ".join(map(str, tests))
     return words if any(_helps(test) for test in tests) else f"not explained ({words})"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import percent
 from attnprobe.data.vocabulary import SPECIAL
 from attnprobe.evidence.published import FILES, NUMBERS
 from attnprobe.evidence.statistics import Interval, student
@@ -120,7 +121,7 @@ def vectors_of(manifest: Manifest) -> str:
     if counts is None:
         return name
     found = counts["found"] / (counts["vocabulary"] - len(SPECIAL))
-    return name if found >= 1 else f"{name} for {100 * found:.1f} % of the words"
+    return name if found >= 1 else f"{name} for {percent(found)} of the words"
 
 
 def texts_by_split(most: Mapping[str, int]) -> str:

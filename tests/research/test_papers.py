@@ -162,8 +162,8 @@ def test_a_setup_is_all_in_which_a_training_may_differ():
     ("found", "name"),
     [
         (996, "glove"),
-        (995, "glove for 99.9 % of the words"),
-        (498, "glove for 50.0 % of the words"),
+        (995, "glove for more than 99 % of the words"),
+        (498, "glove for 50 % of the words"),
     ],
 )
 def test_vectors_for_some_of_the_words_are_other_vectors(found, name):
@@ -268,7 +268,7 @@ def test_a_change_whose_number_has_no_interval_was_run_and_says_nothing():
     one_seed = Measured(STARTED, 1, Interval(0.80, np.nan, np.nan))
     compared = invented_cell(0.80, measured(PLAIN, 0.70, 0.02), one_seed)
     assert causes.cause_tests(compared, PLAIN) == []
-    expected = "not explained (vectors: one seed, without an interval)"
+    expected = "not explained (vectors: no interval after the change)"
     assert causes.explanation(compared, PLAIN) == expected
 
 
