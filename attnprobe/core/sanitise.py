@@ -69,6 +69,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 
+def percent_ends(low: float, high: float) -> str:
+    """The ends of an interval of a share, in percent.
+
+    >>> percent_ends(0.953, 0.999)
+    '[95, 100]'
+    """
+    return f"[{100 * low:.0f}, {100 * high:.0f}]"
+
+
 def quoted(value: str) -> str:
     r"""A value as Hydra's grammar reads it, whatever characters are in it.
 

@@ -1,6 +1,6 @@
 """What a page says of each label, where rows are texts and labels."""
 
-from attnprobe.core.sanitise import percent
+from attnprobe.core.sanitise import percent, percent_ends
 from attnprobe.evidence.deciding_words import SHARE_METRICS, ShareOfClass, labels_in
 from attnprobe.findings.groups import Run
 from attnprobe.results.pivot import ASKED, ASKED_LABELS
@@ -43,7 +43,7 @@ def _sentence(part: ShareOfClass) -> str:
         return f"{part.answer} of it to say whether attention is on the words that decide."
     share = part.share
     on_words = "of the weight beyond chance is on words that move the prediction"
-    interval = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]".replace("-", "−")
+    interval = percent_ends(share.low, share.high).replace("-", "−")
     answer = {"yes": "attention is on the words that decide", "no": "attention is elsewhere"}
     decision = answer.get(part.answer, "open whether attention is on the words that decide")
     return f"{decision}: {percent(share.value)} {on_words} {interval}."

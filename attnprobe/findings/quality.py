@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from attnprobe.core.sanitise import percent
+from attnprobe.core.sanitise import percent, percent_ends
 from attnprobe.evidence.statistics import wilson_of_clusters
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import first_of_text, repeats_of, texts_of
@@ -77,7 +77,7 @@ class Quality:
             units: what is counted.
         """
         return (
-            f"{percent(self.accuracy)} [{100 * self.low:.0f}, {100 * self.high:.0f}] right on "
+            f"{percent(self.accuracy)} {percent_ends(self.low, self.high)} right on "
             f"{self.n:,} {units}; always naming the largest class: {percent(self.majority)}"
         )
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy
 
+from attnprobe.core.sanitise import percent_ends
 from attnprobe.evidence.statistics import CONFIDENCE, Interval, clopper_pearson
 from attnprobe.evidence.verdicts import Answer, Chip, Verdict
 from attnprobe.findings.lines import WORDS
@@ -241,8 +242,7 @@ class Rate:
         """
         _, low, high = self.over_rules
         share = f"{100 * self.over_models.value:.0f} %"
-        interval = f"[{100 * low:.0f}, {100 * high:.0f}]"
-        return f"{share} {interval} of {self.models} models of {self.rules} {units}"
+        return f"{share} {percent_ends(low, high)} of {self.models} models of {self.rules} {units}"
 
 
 def rate(answers: pd.DataFrame, answer: str = YES) -> Rate:

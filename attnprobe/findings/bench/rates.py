@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnprobe.core.sanitise import percent_ends
 from attnprobe.evidence.statistics import Interval
 from attnprobe.findings.bench.judging import ALL, BenchRates
 
@@ -80,4 +81,4 @@ def _percent(share: Interval) -> str:
     percentage = f"{100 * share.value:.0f} %"
     if math.isnan(share.low):
         return percentage
-    return f"{percentage} [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    return f"{percentage} {percent_ends(share.low, share.high)}"
