@@ -235,7 +235,7 @@ def tally(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> Tally:
     """
     beyond = 0
     explained = 0
-    in_part = 0
+    partly = 0
     tested = 0
     undecidable = 0
     for cell in cells:
@@ -247,12 +247,12 @@ def tally(cells: Sequence[Cell], reference: Mapping[str, Setup]) -> Tally:
         if EXPLAINS in answers:
             explained += 1
         elif IN_PART in answers:
-            in_part += 1
+            partly += 1
         elif answers:
             tested += 1
         elif changes_of(cell, setup):
             undecidable += 1
-    return Tally(beyond, explained, in_part, tested, undecidable)
+    return Tally(beyond, explained, partly, tested, undecidable)
 
 
 def _helps(test: CauseTest) -> bool:

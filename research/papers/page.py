@@ -323,8 +323,8 @@ def _compared(comparison: Comparison, pairs: Sequence[Beside]) -> str:
         sentences.append(f"the published value lies in {inside} of {intervals} intervals")
     models = sum(kind.pairs for kind in kinds.values())
     if models:
-        in_order = sum(kind.same_order for kind in kinds.values())
-        sentences.append(f"{in_order} of {models} pairs of models are in the published order")
+        agreements = sum(kind.same_order for kind in kinds.values())
+        sentences.append(f"{agreements} of {models} pairs of models are in the published order")
     return "; ".join(sentences) + "."
 
 
