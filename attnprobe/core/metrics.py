@@ -24,13 +24,18 @@ class Scale:
     high: float = math.inf
 
     @property
+    def is_truth(self) -> bool:
+        """Whether a number is 1 or 0, for yes or no."""
+        return self.unit == "0/1"
+
+    @property
     def range(self) -> str:
         """The range in words; empty where the unit says it.
 
         >>> JSD_DIFFERENCE.range, COUNT.range
         ('−ln 2 to ln 2', '0 or more')
         """
-        if self.unit == "0/1":
+        if self.is_truth:
             return ""
         if math.isinf(self.low):
             return "any number"
@@ -64,6 +69,7 @@ def _readable(end: float) -> str:
     return f"−{magnitude}" if end < 0 else magnitude
 
 
+ANY_NUMBER = Scale("")
 TRUTH = Scale("0/1", 0, 1)
 SHARE = Scale("share", 0, 1)
 WEIGHT = Scale("weight", 0, 1)

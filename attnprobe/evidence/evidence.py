@@ -27,7 +27,7 @@ from attnprobe.evidence.statistics import (
 )
 from attnprobe.evidence.verdicts import Answer, Verdict
 from attnprobe.results.pivot import ASKED, RUN, per_example, text_of
-from attnprobe.results.table import RANGES
+from attnprobe.results.table import SCALES
 
 Column = Float[np.ndarray, " rows"] | pd.Series
 """A metric's number, or what is made of several, for each row of a wide table."""
@@ -293,10 +293,9 @@ def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:
     not hold.
     """
     names = list(metrics)
-    for ranges in rows.attrs.get(RANGES, {}).values():
+    for metrics_of_probe in rows.attrs.get(SCALES, {}).values():
         for name in names:
-            _, largest = ranges.get(name, (0, 0))
-            if largest is None:
+            if name in metrics_of_probe and metrics_of_probe[name]["high"] is None:
                 return True
     return False
 

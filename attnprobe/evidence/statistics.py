@@ -12,6 +12,8 @@ import numpy as np
 import scipy
 from jaxtyping import Bool, Float, Int, UInt8
 
+from attnprobe.core.metrics import ANY_NUMBER, Scale
+
 CONFIDENCE = 0.95
 """Of every interval."""
 UPPER_TAIL = (1 + CONFIDENCE) / 2
@@ -206,24 +208,22 @@ def f1_of(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
 
 def interval(
     values: Iterable[float] | Float[np.ndarray, "runs texts"],
-    *,
-    low: float = -np.inf,
-    high: float = np.inf,
+    scale: Scale = ANY_NUMBER,
 ) -> Interval:
     """Mean and its interval over examples.
 
-    It is the bootstrap's; of a share of the examples (values of 0 and 1, on a scale of 0 to 1) it
-    is Wilson's, as a bootstrap of few values that differ from the others is far too narrow.
+    It is the bootstrap's. Of a share of the examples it is Wilson's, as a bootstrap of few values
+    that differ from the others is far too narrow: where the scale is yes or no, and where 0 and 1
+    are all that is there of a scale of 0 to 1.
 
     Args:
         values: of the examples of one run; or of each run and text, where several runs have the
             same texts, and then the interval is over texts and runs. NaN values are left out.
-        low: the least that a value can be; no interval goes beyond it.
-        high: the greatest that a value can be.
+        scale: what a value can be; no interval goes beyond its ends.
 
     Returns:
-        All NaN where there is no value. One text or two, or equal values (to twelve digits), have
-        no interval.
+        All NaN where there is no value. One text or two have no interval, and neither have equal
+        values (to twelve digits) but those of a share.
 
     Raises:
         ValueError: a value is infinite.
@@ -237,12 +237,17 @@ def interval(
     by_run = np.atleast_2d(sample)
     is_known = ~np.isnan(by_run)
     by_run = by_run[is_known.any(1)][:, is_known.any(0)]
-    is_on_share_scale = low == 0 and high == 1
-    if is_on_share_scale and by_run.shape[1] >= FEWEST_RESAMPLED:
-        distinct_values = np.unique(by_run[~np.isnan(by_run)])
-        if np.array_equal(distinct_values, [0, 1]):
-            return wilson_of_runs(by_run)
-    return resampled_runs(parts_of(by_run), ratio_of, low=low, high=high)
+    if by_run.shape[1] >= FEWEST_RESAMPLED and _is_share(by_run, scale):
+        return wilson_of_runs(by_run)
+    return resampled_runs(parts_of(by_run), ratio_of, low=scale.low, high=scale.high)
+
+
+def _is_share(values: Float[np.ndarray, "runs texts"], scale: Scale) -> bool:
+    """Whether the values count texts, by their scale or because 0 and 1 are all of them."""
+    if scale.is_truth:
+        return True
+    distinct_values = np.unique(values[~np.isnan(values)])
+    return (scale.low, scale.high) == (0, 1) and np.array_equal(distinct_values, [0, 1])
 
 
 def in_columns(name: str, numbers: tuple[float, float, float], mark: str = " ") -> dict[str, float]:
@@ -541,10 +546,13 @@ def wilson_of_runs(values: Float[np.ndarray, "runs texts"]) -> Interval:
     """
     defined = ~np.isnan(values).all(0)
     of_texts = np.nanmean(values[:, defined], 0)
-    if len(values) == 1 or not len(of_texts):
-        return wilson(float(of_texts.sum()), len(of_texts))
+    if not len(of_texts):
+        return Interval(np.nan, np.nan, np.nan)
 
     over_texts = _wilson_of_share(float(of_texts.mean()), len(of_texts))
+    if len(values) == 1:
+        return over_texts
+
     value, low, high = over_runs_too(over_texts, means_of_runs(values))
     return Interval(value, max(0.0, low), min(1.0, high))
 

@@ -10,11 +10,12 @@ import pandas as pd
 from scipy.spatial.distance import jensenshannon
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import Scale
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.statistics import interval
 from attnprobe.evidence.verdicts import Answer
 from attnprobe.findings.groups import Run, read_runs
-from attnprobe.findings.headlines import ends_of_headline
+from attnprobe.findings.headlines import scale_of_headline
 from attnprobe.findings.judgement import Card, Judgement
 from attnprobe.findings.stored import card_of_run
 from attnprobe.findings.studies.base import STUDY, read_study
@@ -226,8 +227,8 @@ def _changed_headline(
         return None
     if is_of_whole_split:
         return _of_whole_split(probe, number, before, after)
-    low, high = ends_of_headline(rows, number)
-    return _paired(probe, number.key, number.title, before, after, reach=high - low)
+    scale = scale_of_headline(rows, number)
+    return _paired(probe, number.key, number.title, before, after, reach=scale.high - scale.low)
 
 
 def _of_whole_split(
@@ -261,7 +262,7 @@ def _paired(
     pairs = pd.DataFrame({"first": before.to_numpy(float), "second": after.to_numpy(float)})
     pairs = pairs.dropna()
     change, low, high = interval(
-        (pairs["second"] - pairs["first"]).to_numpy(), low=-reach, high=reach
+        (pairs["second"] - pairs["first"]).to_numpy(), Scale("change", -reach, reach)
     )
     return ChangedNumber(
         probe=probe,

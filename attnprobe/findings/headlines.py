@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from attnprobe.core.metrics import Scale
 from attnprobe.evidence.published import published
 from attnprobe.evidence.statistics import interval, wilson_of_whole_clusters
 from attnprobe.readings.reading import Headline, Reading, metrics_of
@@ -16,7 +17,7 @@ from attnprobe.readings.registry import present
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.pivot import ASKED, REPEATS, RUN, by_run, distinct, text_by_example
-from attnprobe.results.table import ends_of
+from attnprobe.results.table import scale_of
 
 OVERALL = "overall"
 """The group of all classes together."""
@@ -178,13 +179,13 @@ def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
     if run.attrs.get(ASKED) and not number.spread:
         groups = {group: _mean_of_questions(part, run) for group, part in groups.items()}
 
-    low, high = ends_of_headline(run, number)
+    scale = scale_of_headline(run, number)
     for group, part in groups.items():
         n = int(part.notna().sum())
         if number.spread:  # a standard deviation has no interval
             yield Mean(group, n, float(part.std(ddof=0)))
         else:
-            yield Mean(group, n, *interval(part, low=low, high=high))
+            yield Mean(group, n, *interval(part, scale))
 
 
 def _by_predicted_class(
@@ -233,18 +234,13 @@ def _mean_of_questions(values: "pd.Series[float]", run: pd.DataFrame) -> "pd.Ser
     return values.groupby(text_by_example(run).reindex(values.index)).mean()
 
 
-def ends_of_headline(run: pd.DataFrame, number: Headline) -> tuple[float, float]:
-    """The least and the greatest that the number can be.
+def scale_of_headline(run: pd.DataFrame, number: Headline) -> Scale:
+    """What the values can be that the number is the mean of.
 
     Args:
         run: rows of one run and one probe, one at least.
         number: of the probe.
     """
-    low, high = ends_of(run, str(run["probe"].iloc[0]), number.metric)
-    if number.transform is None:
-        return low, high
-    if not np.isfinite([low, high]).all():
-        return -np.inf, np.inf
-    # a transform such as |x| has its extremes at the ends or at 0
-    ends = number.transform(np.array([low, np.clip(0, low, high), high], np.float64))
-    return float(np.min(ends)), float(np.max(ends))
+    if number.transform is not None:
+        return number.scale
+    return scale_of(run, str(run["probe"].iloc[0]), number.metric)

@@ -33,7 +33,7 @@ from attnprobe.probes.erasure import ahead_of_midpoint, share_difference, winnin
 from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import CLASSES, class_of, classes_with, metrics_of_classes
-from attnprobe.results.table import ends_of
+from attnprobe.results.table import scale_of
 
 LOGIT = Scale("logit")
 METRICS = (
@@ -463,8 +463,8 @@ def class_table(results: pd.DataFrame) -> pd.DataFrame:
                 }
                 for kind in kinds:
                     metric = f"{kind}_class_{number}"
-                    low, high = ends_of(results, "classes", metric)
-                    line |= mean_in_columns(HEADINGS[kind], asked, asked[metric], low, high)
+                    scale = scale_of(results, "classes", metric)
+                    line |= mean_in_columns(HEADINGS[kind], asked, asked[metric], scale)
                 yield line
 
     return facet_table(results, "classes", [*metrics, "predicted_class"] if numbers else [], lines)

@@ -21,7 +21,17 @@ from torch import Tensor
 
 from attnprobe import measures
 from attnprobe.core.errors import UserError
-from attnprobe.core.metrics import CORRELATION, COUNT, JSD, P_VALUE, SHARE, TAU, Metric
+from attnprobe.core.metrics import (
+    CORRELATION,
+    COUNT,
+    JSD,
+    P_VALUE,
+    SHARE,
+    TAU,
+    TRUTH,
+    Metric,
+    Scale,
+)
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import as_truth, mean_of
@@ -45,6 +55,7 @@ from attnprobe.readings.importances import facts_of, importances_in
 from attnprobe.readings.reading import Column, Drawing, Headline, Reading
 from attnprobe.results.pivot import Facet, facets, per_example, split_by_class
 
+MAGNITUDE = Scale("|τ-b|", 0, 1)
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
 """The paper's pairs without attention."""
 
@@ -226,6 +237,7 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
                 f"|tau|(shuffled attention, {importance})",
                 name=f"{shuffled}_absolute",
                 transform=np.abs,
+                scale=MAGNITUDE,
             )
         )
 
@@ -259,6 +271,7 @@ def _pair_headlines(first: str, second: str, titles: str) -> tuple[Headline, ...
             by_class=True,
             name=f"significant_{pair}",
             transform=as_truth(lambda p: p <= 0.05),
+            scale=TRUTH,
         ),
         Headline(
             p,
@@ -266,6 +279,7 @@ def _pair_headlines(first: str, second: str, titles: str) -> tuple[Headline, ...
             by_class=True,
             name=f"discovered_{pair}",
             transform=discovered,
+            scale=TRUTH,
         ),
         Headline(
             tau,

@@ -61,6 +61,7 @@ from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import Facet
 
+REGRET = Scale("items", 0)
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
 """The gradient of the published tests is that by the attention weight."""
 NEVER_FLIPS = 0
@@ -109,7 +110,7 @@ METRICS = (
     Metric("status_optimal", STATUS, OPTIMAL, only=LINEAR),
     Metric(
         "regret_{ranking}",
-        Scale("items", 0),
+        REGRET,
         "count − count of `optimal`",
         higher_is_better=False,
         only=LINEAR,
@@ -647,8 +648,8 @@ def _removed(rows: pd.DataFrame, name: str) -> dict[str, object]:
         "n": texts_with(rows, np.where(never == 0, 0.0, np.nan)),
         "it flips": texts_with(rows, fraction),
         "share removed where it flips": fraction.mean(),
-        **mean_in_columns("share removed", rows, removal_share(fraction.to_numpy(), never), 0, 1),
-        **mean_in_columns("regret", rows, regret, 0),
+        **mean_in_columns("share removed", rows, removal_share(fraction.to_numpy(), never), SHARE),
+        **mean_in_columns("regret", rows, regret, REGRET),
     }
 
 
@@ -801,6 +802,7 @@ READING = Reading(
             "  share that flips, bias alone counted",
             name="flips_with_bias_{importance}",
             transform=as_truth(lambda status: status >= FLIPS_BY_BIAS),
+            scale=TRUTH,
         ),
         Headline("regret_{importance}", "  items more than the optimum"),
     ),

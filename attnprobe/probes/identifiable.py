@@ -262,7 +262,7 @@ def _length_lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         yield {
             "parts": heading,
             "n": texts_with(texts, texts["parts"]),
-            **mean_in_columns("unique", texts, texts["unique"], 0, 1),
+            **mean_in_columns("unique", texts, texts["unique"], TRUTH),
             **{column: texts[metric].mean() for column, metric in HEADINGS.items()},
         }
 

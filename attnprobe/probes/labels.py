@@ -24,6 +24,7 @@ from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject
 from attnprobe.readings.means import facet_table, mean_in_columns
 from attnprobe.readings.reading import Headline, HeatMap, Reading, Tabulation
 from attnprobe.results.pivot import label_of
+from attnprobe.results.table import scale_of
 
 YES = 1
 """Number of the class that says that the text has the label."""
@@ -265,7 +266,8 @@ def label_table(results: pd.DataFrame) -> pd.DataFrame:
                 "right": float((label_rows["has_label"] == label_rows["says_yes"]).mean()),
             }
             for metric, heading in HEADINGS.items():
-                line |= mean_in_columns(heading, label_rows, label_rows[metric])
+                scale = scale_of(results, "labels", metric)
+                line |= mean_in_columns(heading, label_rows, label_rows[metric], scale)
             yield line
 
     return facet_table(results, "labels", TABLED, lines)

@@ -186,7 +186,7 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
             for heading, kind in kinds.items():
                 p = rows[f"novelty_p_{kind}_{name}_by_{operator}"]
                 line[f"unlike, {heading}"] = share_of_unlike(p)
-                line |= mean_in_columns(f"p, {heading}", rows, p, 0, 1)
+                line |= mean_in_columns(f"p, {heading}", rows, p, P_VALUE)
             yield line
 
     metrics = ["novelty_p"] if pairs else []

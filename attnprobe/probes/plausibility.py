@@ -54,6 +54,8 @@ SHIFTS = {
     "right_": Shift(1, "against those one place to the right"),
 }
 """Beginning of the metric → shift: attention may be off by one."""
+SCORE_DIFFERENCE = Scale("score", -1, 1)
+SHARE_DIFFERENCE = Scale("share", -1, 1)
 ASKED = "data with questions"
 SEVERAL = "data with several annotators"
 SOURCE = "DeYoung et al. 2020, section 4.1"
@@ -121,7 +123,7 @@ METRICS = (
     *(
         Metric(
             f"{name}mass_beyond_chance_{{importance}}",
-            Scale("share", -1, 1),
+            SHARE_DIFFERENCE,
             f"its share on the gold words − their share of the text; {shift.words}",
             higher_is_better=True,
             only=ASKED,
@@ -268,10 +270,10 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
             }
             for kind, metric in TABLE_METRICS.items():
                 beyond = rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
-                line |= mean_in_columns(f"{kind} above chance", rows, beyond, -1, 1)
+                line |= mean_in_columns(f"{kind} above chance", rows, beyond, SCORE_DIFFERENCE)
                 if has_annotators:
                     agreement = rows[f"others_{kind}_{name}"]
-                    line |= mean_in_columns(f"{kind} against the others", rows, agreement, 0, 1)
+                    line |= mean_in_columns(f"{kind} against the others", rows, agreement, SCORE)
             yield line
         if has_annotators:
             yield line_of_person(rows)
@@ -291,9 +293,9 @@ def line_of_person(rows: pd.DataFrame) -> dict[str, object]:
     unknown = np.full(len(rows), np.nan)
     line: dict[str, object] = {"importance": PERSON, "n": texts_with(rows, rows["human_f1"])}
     for kind in TABLE_METRICS:
-        line |= mean_in_columns(f"{kind} above chance", rows, unknown, -1, 1)
+        line |= mean_in_columns(f"{kind} above chance", rows, unknown, SCORE_DIFFERENCE)
         ceiling = rows[f"human_{kind}"]
-        line |= mean_in_columns(f"{kind} against the others", rows, ceiling, 0, 1)
+        line |= mean_in_columns(f"{kind} against the others", rows, ceiling, SCORE)
     return line
 
 

@@ -42,6 +42,7 @@ from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
 from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.results.directory import WEIGHTS, RunDirectory
 from attnprobe.results.pivot import metrics_there
+from attnprobe.results.table import scale_of
 
 SOURCE = "Adebayo et al. 2018, section 3"
 METRICS = (
@@ -304,7 +305,8 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
             for kind, heading in KINDS.items():
                 metric = f"{kind}_similarity_{name}"
                 if metric in measured:
-                    line |= mean_in_columns(heading, rows, rows[metric], -1, 1)
+                    scale = scale_of(results, "sanity", metric)
+                    line |= mean_in_columns(heading, rows, rows[metric], scale)
             yield line
 
     metrics = []

@@ -21,7 +21,7 @@ from attnprobe.plots.style import INK, drawable
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 from attnprobe.readings.reading import Drawing, Reading
 from attnprobe.results.pivot import distinct
-from attnprobe.results.table import ends_of
+from attnprobe.results.table import scale_of
 
 METRICS = (
     Metric(
@@ -107,7 +107,7 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
         KeyError: the table has a number of a text that the examples do not have.
     """
     places = _places(results, examples)
-    _, largest_effect = ends_of(results, PROBE, "effect")
+    largest_effect = scale_of(results, PROBE, "effect").high
     texts = places.groupby(["word", "example_id"], observed=True)[[*STEPS, "beyond"]].mean()
     lines = []
     for word, rows in texts.reset_index().groupby("word", observed=True):

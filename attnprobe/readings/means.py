@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
+from attnprobe.core.metrics import ANY_NUMBER, Scale
 from attnprobe.evidence.evidence import Column, by_run, over_seeds
 from attnprobe.evidence.statistics import in_columns, interval
 from attnprobe.readings.importances import importances_in
 from attnprobe.results.pivot import facets, per_example
-from attnprobe.results.table import ends_of
+from attnprobe.results.table import scale_of
 
 
 def facet_table(
@@ -36,22 +36,20 @@ def mean_in_columns(
     heading: str,
     rows: pd.DataFrame,
     values: Column,
-    low: float = -np.inf,
-    high: float = np.inf,
+    scale: Scale = ANY_NUMBER,
 ) -> dict[str, float]:
     """A mean as three columns of a table: `heading`, `heading, low`, `heading, high`.
 
-    The 95 % bootstrap interval is over texts and, where the panel has several seeds, over runs:
-    the same text in three runs is no three texts.
+    The 95 % interval is over texts and, where the panel has several seeds, over runs: the same text
+    in three runs is no three texts.
 
     Args:
         heading: of the columns.
         rows: of a panel, or some of them.
         values: a number for each row; NaN values are left out.
-        low: the least that a value can be; no interval goes beyond it.
-        high: the greatest that a value can be.
+        scale: what a value can be.
     """
-    return in_columns(heading, interval(by_run(rows, values), low=low, high=high), ", ")
+    return in_columns(heading, interval(by_run(rows, values), scale), ", ")
 
 
 def texts_with(rows: pd.DataFrame, values: Column) -> int:
@@ -88,8 +86,8 @@ def mean_table(
             first_metric = next(iter(columns.values()))
             line = {**cells, "n": texts_with(rows, rows[first_metric])}
             for heading, metric in columns.items():
-                low, high = ends_of(results, probe, metric)
-                line |= mean_in_columns(heading, rows, rows[metric], low, high)
+                scale = scale_of(results, probe, metric)
+                line |= mean_in_columns(heading, rows, rows[metric], scale)
             yield line
 
     metrics = [metric for _, columns in several for metric in columns.values()]

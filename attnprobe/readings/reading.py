@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnprobe.core.metrics import ANY_NUMBER, Scale
 from attnprobe.evidence.claims import Claim
 from attnprobe.readings.importances import Facts, importances_in
 from attnprobe.results.directory import WHOLE_SPLIT
@@ -31,6 +32,7 @@ class Headline:
             of them.
         name: what the number is filed under, where a metric has several.
         transform: values `[examples]` → those that are averaged; NaN stays NaN.
+        scale: what the transformed values can be; those of the metric itself are on its own.
         spread: the population standard deviation instead of the mean.
         at_most: (another metric, bound): only the examples where it is no larger.
     """
@@ -42,6 +44,7 @@ class Headline:
     proportion_of: str | None = None
     name: str | None = None
     transform: Callable[[np.ndarray], np.ndarray] | None = None
+    scale: Scale = ANY_NUMBER
     spread: bool = False
     at_most: tuple[str, float] | None = None
 

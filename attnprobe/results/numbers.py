@@ -15,7 +15,7 @@ from attnprobe.results.directory import Places, RunDirectory, find_runs, table_f
 from attnprobe.results.pivot import ASKED, ASKED_LABELS, REPEATS
 from attnprobe.results.table import (
     IMPORTANCES,
-    RANGES,
+    SCALES,
     Told,
     attrs_of,
     contents_of,
@@ -54,15 +54,19 @@ class Numbers:
 
     @classmethod
     def together(cls, parts: Iterable["Numbers"]) -> "Numbers":
-        """The numbers of several; of what they say of one importance the first counts."""
+        """The numbers of several; of what is said of a metric or a run the first counts."""
         tables: list[Mapping[str, Path | pd.DataFrame]] = []
-        attrs = {key: Told() for key in (IMPORTANCES, RANGES, REPEATS, ASKED, ASKED_LABELS)}
+        of_probes = {key: Told() for key in (IMPORTANCES, SCALES)}
+        of_runs = {key: Told() for key in (REPEATS, ASKED, ASKED_LABELS)}
         for numbers in parts:
             tables += numbers.tables
-            for key, merged in attrs.items():
-                for name, facts in numbers.attrs.get(key, {}).items():
-                    merged[name] = facts | merged.get(name, type(facts)())
-        return cls(tuple(tables), attrs)
+            for key, merged in of_probes.items():
+                for probe, facts in numbers.attrs.get(key, {}).items():
+                    merged[probe] = facts | merged.get(probe, {})
+            for key, merged in of_runs.items():
+                for run_id, examples in numbers.attrs.get(key, {}).items():
+                    merged.setdefault(run_id, examples)
+        return cls(tuple(tables), of_probes | of_runs)
 
     def each_run(self) -> "Iterator[Numbers]":
         """The numbers of each run by itself, with all that is known of all runs."""

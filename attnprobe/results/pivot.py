@@ -22,13 +22,13 @@ CLASSES = "classes"
 """Key of a table's `attrs` with the names of its runs' classes."""
 REPEATS = "repeats"
 """Key of a table's `attrs` with the examples of each run whose text an earlier one has
-(`attnprobe.results.table`)."""
+(`attnprobe.results.table.repeats_of`)."""
 ASKED = "asked"
 """Key of a table's `attrs` with the examples of each run that ask something else of an earlier text
-→ its first."""
+→ its first (`attnprobe.results.table.first_of_text`)."""
 ASKED_LABELS = "asked_labels"
 """Key of a table's `attrs` with the label that each example of a run asks for, where rows are texts
-and labels."""
+and labels (`attnprobe.results.table.asked_labels`)."""
 MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 """The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
@@ -61,7 +61,7 @@ def text_of(rows: pd.DataFrame) -> Int[np.ndarray, " rows"]:
     for run, first_texts in rows.attrs.get(ASKED, {}).items():
         is_of_run = (rows["run_id"] == run).to_numpy()
         examples = texts[is_of_run].tolist()
-        texts[is_of_run] = [first_texts.get(example, example) for example in examples]
+        texts[is_of_run] = [first_texts.get(str(example), example) for example in examples]
     return texts
 
 
@@ -77,7 +77,7 @@ def label_of(rows: pd.DataFrame) -> "np.ndarray | None":
     if not labels:
         return None
     keys = zip(rows["run_id"].astype(str), rows["example_id"], strict=True)
-    return np.array([labels.get(run, {}).get(int(example), "") for run, example in keys], object)
+    return np.array([labels.get(run, {}).get(str(example), "") for run, example in keys], object)
 
 
 def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:

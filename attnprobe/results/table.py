@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from attnprobe.core.metrics import ANY_NUMBER, Scale
 from attnprobe.results.directory import (
     IDENTITY,
     SCHEMA,
@@ -123,8 +124,8 @@ def _with_occurring_categories(column: pd.Series) -> pd.Series:
 
 IMPORTANCES = "importances"
 """Key of a table's `attrs`: facts of its runs' importances, probe → name in the metrics → facts."""
-RANGES = "ranges"
-"""Key of a table's `attrs`: least and greatest value, probe → metric → both."""
+SCALES = "scales"
+"""Key of a table's `attrs`: probe → metric → its facts, `unit`, `low` and `high` among them."""
 
 
 class Told(dict[str, Any]):
@@ -151,10 +152,10 @@ def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
     return importances
 
 
-def ends_of(results: pd.DataFrame, probe: str, metric: str) -> tuple[float, float]:
-    """The least and the greatest that a metric can be, as the results' runs say it."""
-    low, high = results.attrs.get(RANGES, {}).get(probe, {}).get(metric, (None, None))
-    return -np.inf if low is None else low, np.inf if high is None else high
+def scale_of(results: pd.DataFrame, probe: str, metric: str) -> Scale:
+    """The unit of a metric and what it can be, as the results' runs say it."""
+    facts = results.attrs.get(SCALES, {}).get(probe, {}).get(metric)
+    return ANY_NUMBER if facts is None else Scale.of(facts)
 
 
 def texts_of(run: RunDirectory) -> pd.DataFrame:
@@ -172,7 +173,7 @@ def texts_of(run: RunDirectory) -> pd.DataFrame:
     return pd.concat(texts)
 
 
-def repeats_of(texts: pd.DataFrame) -> frozenset[int]:
+def repeats_of(texts: pd.DataFrame) -> list[int]:
     """The examples whose words, and question, an earlier one has as well.
 
     They say nothing new about other texts.
@@ -180,13 +181,13 @@ def repeats_of(texts: pd.DataFrame) -> frozenset[int]:
     Args:
         texts: as `texts_of` gives them.
     """
-    return frozenset(texts.index[texts.duplicated()].tolist())
+    return texts.index[texts.duplicated()].tolist()
 
 
-def first_of_text(texts: pd.DataFrame) -> dict[int, int]:
+def first_of_text(texts: pd.DataFrame) -> dict[str, int]:
     """Examples with another question about an earlier one's words → the first of these.
 
-    Questions about one text are resampled together.
+    Questions about one text are resampled together. Examples are written out, as keys in JSON are.
 
     Args:
         texts: as `texts_of` gives them.
@@ -196,11 +197,11 @@ def first_of_text(texts: pd.DataFrame) -> dict[int, int]:
         return {}
     first = questions.index.to_series().groupby(questions["tokens"]).transform("first")
     changed = first[first != first.index]
-    return dict(zip(changed.index.tolist(), changed.tolist(), strict=True))
+    return dict(zip(changed.index.astype(str), changed.tolist(), strict=True))
 
 
-def asked_labels(manifest: Mapping[str, Any], texts: pd.DataFrame) -> dict[int, str]:
-    """The label that each example asks for; none where rows are not texts and labels.
+def asked_labels(manifest: Mapping[str, Any], texts: pd.DataFrame) -> dict[str, str]:
+    """The label that each example, written out, asks for; none where rows ask for none.
 
     Args:
         manifest: of the run.
@@ -210,23 +211,25 @@ def asked_labels(manifest: Mapping[str, Any], texts: pd.DataFrame) -> dict[int, 
     if data.get("question_kind") != "label":
         return {}
     questions = texts["question"]
-    return dict(zip(questions.index.tolist(), questions.astype(str).tolist(), strict=True))
+    return dict(zip(questions.index.astype(str), questions.astype(str), strict=True))
 
 
 def attrs_of(runs: Sequence[tuple[Mapping[str, Any], RunDirectory]]) -> dict[str, Told]:
     """What the report knows of these runs beside their numbers, as a table's `attrs` hold it.
 
+    It is of JSON's types, so that pandas keeps it in a Parquet file.
+
     Args:
         runs: each with its manifest, of which `run_id`, `tables` and `training` are read.
     """
-    ranges = Told()
+    scales = Told()
     repeats = Told()
     first_texts = Told()
     labels = Told()
     for manifest, run in runs:
         for probe, entry in manifest["tables"].items():
             for name, facts in entry.get("metrics", {}).items():
-                ranges.setdefault(probe, {})[name] = (facts.get("low"), facts.get("high"))
+                scales.setdefault(probe, {})[name] = facts
         texts = texts_of(run)
         run_repeats = repeats_of(texts)
         if run_repeats:
@@ -239,7 +242,7 @@ def attrs_of(runs: Sequence[tuple[Mapping[str, Any], RunDirectory]]) -> dict[str
             labels[manifest["run_id"]] = run_labels
     return {
         IMPORTANCES: told(manifest for manifest, _ in runs),
-        RANGES: ranges,
+        SCALES: scales,
         REPEATS: repeats,
         ASKED: first_texts,
         ASKED_LABELS: labels,

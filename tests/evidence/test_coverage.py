@@ -132,7 +132,7 @@ def long_table(times=1, **metrics):
     rows = pd.concat(tables)
     first_of_each = set(range(0, len(tables[0]), times))
     repeats = set(range(len(tables[0]))) - first_of_each
-    rows.attrs[REPEATS] = {"r": frozenset(repeats)}
+    rows.attrs[REPEATS] = {"r": list(repeats)}
     return rows
 
 

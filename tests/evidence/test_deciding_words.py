@@ -533,9 +533,9 @@ def table_of_labels():
     labels = {}
     for first in range(0, 120, 2):
         second = first + 1
-        first_rows[second] = first
-        labels[first] = "label0"
-        labels[second] = "label1"
+        first_rows[str(second)] = first
+        labels[str(first)] = "label0"
+        labels[str(second)] = "label1"
     results.attrs["asked"] = {run: first_rows}
     results.attrs["asked_labels"] = {run: labels}
     return results

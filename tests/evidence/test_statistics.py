@@ -4,6 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.metrics import f1_score
 
+from attnprobe.core.metrics import SHARE, TRUTH, TVD, Scale
 from attnprobe.evidence import statistics
 
 
@@ -67,25 +68,43 @@ def truths(hits, texts):
 @pytest.mark.parametrize("rate", [0.02, 0.05, 0.1, 0.5, 0.95])
 @pytest.mark.parametrize("texts", [30, 100])
 def test_the_interval_of_a_share_of_few_texts_misses_it_as_seldom_as_it_says(texts, rate):
-    """Every number of hits has its chance, so that nothing is drawn. Where all texts are alike
-    nothing is said."""
+    """Every number of hits has its chance, so that nothing is drawn."""
     missed = 0.0
-    for hits in range(1, texts):
-        _, low, high = statistics.interval(truths(hits, texts), low=0, high=1)
+    for hits in range(texts + 1):
+        _, low, high = statistics.interval(truths(hits, texts), TRUTH)
         if not low <= rate <= high:
             missed += stats.binom.pmf(hits, texts, rate)
     assert missed <= 0.07
 
 
-@pytest.mark.parametrize("hits", [1, 5, 29])
-def test_the_interval_of_a_share_is_wilsons(hits):
-    measured = statistics.interval(np.append(truths(hits, 30), np.nan), low=0, high=1)
+@pytest.mark.parametrize(
+    ("hits", "scale"),
+    [(0, TRUTH), (5, TRUTH), (30, TRUTH), (1, SHARE), (5, SHARE), (29, SHARE)],
+)
+def test_the_interval_of_a_share_is_wilsons(hits, scale):
+    measured = statistics.interval(np.append(truths(hits, 30), np.nan), scale)
     expected = stats.binomtest(hits, 30).proportion_ci(method="wilson")
     assert measured == pytest.approx((hits / 30, expected.low, expected.high))
 
 
+def test_a_text_with_a_yes_to_half_of_its_questions_counts_half():
+    """Wilson's interval by its formula, of a share that is no whole number of texts."""
+    share = 2.5 / 30
+    z = stats.norm.ppf(0.975)
+    centre = (share + z**2 / 60) / (1 + z**2 / 30)
+    half = z * np.sqrt(share * (1 - share) / 30 + z**2 / 3600) / (1 + z**2 / 30)
+    measured = statistics.interval([0.5, 1, 1, *[0] * 27], TRUTH)
+    assert measured == pytest.approx((share, centre - half, centre + half))
+
+
+def test_a_share_of_no_text_has_an_upper_end_where_a_distance_of_0_has_none():
+    none = np.zeros(30)
+    assert statistics.interval(none, TRUTH).high == pytest.approx(0.1135, abs=1e-4)
+    assert np.isnan(statistics.interval(none, TVD).high)
+
+
 def test_zeros_and_ones_that_may_be_other_numbers_are_no_share():
-    measured = statistics.interval(truths(5, 30), low=0, high=2)
+    measured = statistics.interval(truths(5, 30), Scale("items", 0, 2))
     expected = stats.binomtest(5, 30).proportion_ci(method="wilson")
     assert measured.low != pytest.approx(expected.low)
 

@@ -5,7 +5,8 @@ from scipy import stats
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.findings.headlines import compare
 from attnprobe.results.pivot import ASKED
-from attnprobe.results.table import read_results
+from attnprobe.results.table import SCALES, read_results
+from tests.probes.tables import table
 
 
 @pytest.fixture
@@ -51,13 +52,27 @@ def test_a_share_of_the_whole_split_has_wilsons_interval(rows):
     assert row["high"] == pytest.approx(expected.high)
 
 
+@pytest.mark.parametrize(
+    ("metric", "unit", "upper_end"),
+    [("flip_top_attention", "0/1", 0.0876), ("tau_attention_effect", "τ-b", np.nan)],
+)
+def test_a_decision_that_never_flips_in_forty_texts_may_yet_flip(metric, unit, upper_end):
+    """Wilson's upper end of 0 of 40; a correlation of 0 in every text says nothing of others."""
+    results = table("single_weight", {metric: np.zeros(40)})
+    facts = {"unit": unit, "low": 0 if unit == "0/1" else -1, "high": 1}
+    results.attrs[SCALES] = {"single_weight": {metric: facts}}
+    row = compare(results).set_index("metric").loc[metric]
+    assert row["mean"] == 0
+    assert row["high"] == pytest.approx(upper_end, abs=1e-4, nan_ok=True)
+
+
 def test_answers_about_one_text_count_as_if_all_were_right_or_all_wrong(results):
     """Ten texts of five answers: a share of ten, by Wilson's formula."""
     (run_id,) = results["run_id"].unique()
     first_answers = {}
     for first in range(0, 50, 5):
         for row in range(first + 1, first + 5):
-            first_answers[row] = first
+            first_answers[str(row)] = first
     results.attrs[ASKED] = {run_id: first_answers}
 
     table = compare(results).set_index(["probe", "metric", "group"])

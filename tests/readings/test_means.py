@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attnprobe.core.metrics import ANY_NUMBER, Scale
 from attnprobe.evidence.statistics import interval
 from attnprobe.readings.means import (
     facet_table,
@@ -11,7 +12,7 @@ from attnprobe.readings.means import (
     texts_with,
 )
 from attnprobe.results.pivot import ASKED
-from attnprobe.results.table import IMPORTANCES, RANGES, ends_of
+from attnprobe.results.table import IMPORTANCES, SCALES, scale_of
 from tests.probes.tables import table
 
 NAN = float("nan")
@@ -41,14 +42,17 @@ def test_a_line_has_the_mean_its_interval_and_the_texts_that_it_is_of():
 
 def test_an_interval_ends_where_the_metric_does():
     results = table("erasure", {"removed_fraction": [0.0, 1.0, 1.0]})
-    ranges = {"removed_fraction": (0.0, 1.0), "open": (0.0, None)}
-    results.attrs[RANGES] = {"erasure": ranges}
+    facts = {
+        "removed_fraction": {"unit": "share", "low": 0.0, "high": 1.0},
+        "open": {"unit": "items", "low": 0.0, "high": None},
+    }
+    results.attrs[SCALES] = {"erasure": facts}
     rows = mean_table(results, "erasure", [({}, {"removed": "removed_fraction"})])
     [row] = rows.to_dict("records")
     assert 0 <= row["removed, low"] <= row["removed, high"] <= 1
-    assert ends_of(results, "erasure", "removed_fraction") == (0, 1)
-    assert ends_of(results, "erasure", "open") == (0, np.inf)
-    assert ends_of(results, "erasure", "unknown") == (-np.inf, np.inf)
+    assert scale_of(results, "erasure", "removed_fraction") == Scale("share", 0, 1)
+    assert scale_of(results, "erasure", "open") == Scale("items", 0, np.inf)
+    assert scale_of(results, "erasure", "unknown") == ANY_NUMBER
 
 
 def test_each_importance_with_numbers_has_a_line_with_its_title():
@@ -97,9 +101,9 @@ def panel(values, index=None):
     return rows if index is None else rows.set_axis(index)
 
 
-def ends(rows, **limits):
+def ends(rows, scale=ANY_NUMBER):
     """The interval of the mean of a panel."""
-    cells = mean_in_columns("mean", rows, rows["number"], **limits)
+    cells = mean_in_columns("mean", rows, rows["number"], scale)
     return cells["mean, low"], cells["mean, high"]
 
 
@@ -124,7 +128,7 @@ def test_runs_that_differ_widen_the_interval_by_students_quantile():
     assert low == pytest.approx(0.2 - half, abs=1e-6)
     assert high == pytest.approx(0.2 + half, abs=1e-6)
     # and within the scale
-    assert ends(rows, low=0, high=0.25) == (0, 0.25)
+    assert ends(rows, Scale("share", 0, 0.25)) == (0, 0.25)
 
 
 def test_part_of_a_panel_keeps_its_runs_apart_whatever_the_index():
@@ -153,7 +157,7 @@ def test_questions_about_one_text_are_no_further_texts():
     first_question = {}
     for first in range(0, 200, 5):
         for further in range(first + 1, first + 5):
-            first_question[further] = first
+            first_question[str(further)] = first
     rows.attrs[ASKED] = {"run 0": first_question}
     without_further_questions = panel(once)
     assert ends(rows) == pytest.approx(ends(without_further_questions))

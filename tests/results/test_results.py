@@ -1,6 +1,7 @@
 from collections import defaultdict
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import stats
@@ -143,7 +144,7 @@ def test_a_question_knows_the_first_one_about_its_text(tmp_path):
     expected = {}
     for first in range(0, 6 * TEXTS, 6):
         for example in range(first + 1, first + 6):
-            expected[example] = first
+            expected[str(example)] = first
     assert first_examples(asked_run(tmp_path / "six", 6)) == expected
 
 
@@ -162,6 +163,21 @@ TOKENS = [
 ]
 QUESTIONS = [["who"], ["who"], ["who"], ["who"], ["why"]]
 NUMBERS = [0.1, 0.2, 0.9, 0.3, 0.9]
+
+
+def test_a_table_that_was_kept_in_a_parquet_file_has_the_same_headlines(tmp_path):
+    """It knows there as well which texts are repeated, and which are asked several questions."""
+    ids = np.arange(10, 15)
+    examples = {"example_id": ids, "tokens": TOKENS, "question": QUESTIONS}
+    finished_run(tmp_path, examples, permutation=table(("median_tvd", ids, np.array(NUMBERS))))
+    results = read_results(tmp_path)
+    results.to_parquet(tmp_path / "kept.parquet")
+    kept = pd.read_parquet(tmp_path / "kept.parquet")
+
+    assert headline_of(kept).tolist() == headline_of(results).tolist()
+    # the null: without what the file says beside its rows
+    kept.attrs = {}
+    assert headline_of(kept).tolist() != headline_of(results).tolist()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +203,7 @@ def test_repeated_texts_are_one_text_in_every_interval(tmp_path, questions, repe
     permutation = table(("median_tvd", ids, np.array(NUMBERS)))
     finished_run(tmp_path, examples, permutation=permutation, performance=performance)
 
-    assert repeats_of(texts_of(RunDirectory(tmp_path))) == {10 + number for number in repeats}
+    assert repeats_of(texts_of(RunDirectory(tmp_path))) == [10 + number for number in repeats]
     results = read_results(tmp_path)
     distinct = [number for number in range(5) if number not in repeats]
     wide = per_example(results, "permutation", ["median_tvd"])

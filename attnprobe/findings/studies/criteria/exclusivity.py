@@ -90,8 +90,8 @@ def adversary_table(compared: pd.DataFrame, f1: "pd.Series[float]") -> pd.DataFr
     rows = []
     for weight, texts in compared.groupby("parameter", sort=True):
         row = {"lambda": weight, "F1": f1[weight]}
-        row |= in_columns("TVD", interval(texts["tvd"], low=TVD.low, high=TVD.high))
-        row |= in_columns("JSD", interval(texts["jsd"], low=JSD.low, high=JSD.high))
+        row |= in_columns("TVD", interval(texts["tvd"], TVD))
+        row |= in_columns("JSD", interval(texts["jsd"], JSD))
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from attnprobe.core.metrics import JSD
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
@@ -16,9 +16,6 @@ from attnprobe.findings.studies.criteria.figures import AttentionDistances
 from attnprobe.findings.studies.criteria.members import Members
 from attnprobe.findings.studies.criteria.statements import PAPER, Wording, cite, of_several_runs
 from attnprobe.results.pivot import MAX_ATTENTION_BINS, max_attention_bin
-
-LN2 = float(np.log(2))
-"""The largest JSD, in nats."""
 
 SEEDS_ATTEND_ALIKE = Wording(
     meets="Seeds attend alike",
@@ -151,7 +148,7 @@ def distance_table(texts: pd.DataFrame, distances: Mapping[str, str]) -> pd.Data
     for label, part in parts.items():
         row: dict[str, Any] = {"largest attention weight": label, "examples": len(part)}
         for column, heading in distances.items():
-            row |= in_columns(f"JSD, {heading}", interval(part[column], low=0, high=LN2))
+            row |= in_columns(f"JSD, {heading}", interval(part[column], JSD))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -160,7 +157,7 @@ def seeds_in_words(seeds: pd.DataFrame, texts: pd.DataFrame) -> str:
     """How far attention and predictions of the other seeds are from the base's."""
     count = seeds["seed"].nunique()
     plural = "" if count == 1 else "s"
-    jsd = Evidence.of(texts["seeds"].to_numpy()).within(0, LN2)
+    jsd = Evidence.of(texts["seeds"].to_numpy()).within(JSD.low, JSD.high)
     tvd = seeds.groupby(level="example_id")["tvd"].median().mean()
     return (
         f"Over {count} further seed{plural} attention moves by a median JSD of {cite(jsd)} nats "
@@ -173,7 +170,7 @@ def add_reach_of_adversaries(
 ) -> None:
     """Add whether adversaries against single predictions get farther than another seed does."""
     lead = (texts["found_jsd"] - texts["seeds"]).to_numpy()
-    evidence = Evidence.of(lead, reach=2 * LN2).within(-LN2, LN2)
+    evidence = Evidence.of(lead, reach=2 * JSD.high).within(-JSD.high, JSD.high)
     verdict = FARTHER.of(evidence, ADVERSARY_IS_FARTHER.smallest).format(f"{cite(evidence)} nats")
     beyond = float((texts["optimum_jsd"] > texts["farthest seed"]).mean())
     words = (
