@@ -223,10 +223,10 @@ def _explained_strips(row: Mapping[str, Any], titles: Mapping[str, str]) -> list
     """A text's attention, other importances, and smallest flipping set."""
     strips = attention_strips(row, shows_words=True)
     tokens = row["tokens"]
-    strips += [Strip(title, row[column], tokens) for column, title in titles.items()]
+    ends = strips[0].ends
+    strips += [Strip(title, row[column], tokens, ends) for column, title in titles.items()]
     flips_to = row.get("flips_to")
     if isinstance(flips_to, str):
-        ends = strips[0].ends
         strips.append(Strip(f"erased: {flips_to}", row["flipping_set"], tokens, ends, is_set=True))
     return strips
 
@@ -234,12 +234,18 @@ def _explained_strips(row: Mapping[str, Any], titles: Mapping[str, str]) -> list
 def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip]:
     """The model's attention to its positions; in a hierarchical model, to words of sentences too.
 
+    A sentence, and the second text of a pair, begins a line of its own.
+
     Args:
         row: of an explanation, or of a run's examples.
         shows_words: False shows the positions' numbers.
     """
     has_sentences = row.get("words") is not None
-    ends = [*range(len(row["attention"]))] if has_sentences else []
+    ends: list[int] = []
+    if has_sentences:
+        ends = [*range(len(row["attention"]))]
+    elif row.get("first_words") is not None:
+        ends = [row["first_words"] - 1]
     attention = np.array(row["attention"], float)
     if row.get("unseen") is not None:
         attention = np.where(row["unseen"], np.nan, attention)

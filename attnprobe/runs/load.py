@@ -128,6 +128,8 @@ class TrainedRun:
               its `tokens` are whole sentences, and `words` and `word_attention` hold the words of
               each. `unseen`, where there are any: True at words that a mask of the network hides
               from this attention.
+            - `first_words`, of a pair that the attention reads whole: a number, how many of the
+              words are its first text's.
             - every importance, by its name (`attnprobe.importance`): `gradient`, |word vector ·
               ∂ŷ/∂word vector|, as shares that sum to 1; `leave_one_out`, the TVD (0 to 1) between
               the predictions without the token and with it; …
@@ -167,6 +169,8 @@ class TrainedRun:
             columns["question"] = questions
         columns |= self._prediction_columns(outputs)
         columns["tokens"] = tokens
+        if self.pipeline.attend_to == "both" and batch.segment is not None:
+            columns["first_words"] = (batch.segment == 0).sum(-1).tolist()
         columns["attention"] = _rows_of(outputs.attention, outputs.text)
         if outputs.unseen is not None and bool(outputs.unseen.any()):
             columns["unseen"] = _rows_of(outputs.unseen, outputs.text)

@@ -191,6 +191,16 @@ def test_several_labels_a_question_and_sentences():
     assert strips_html([words]).count("<br>") == 2
 
 
+def test_the_second_text_of_a_pair_begins_a_line_in_every_strip():
+    tokens = ["rain", "falls", "it", "is", "dry"]
+    weights = [0.2] * 5
+    pair = {"tokens": [tokens], "attention": [weights], "gradient": [weights]}
+    lines_of_one_text = explained(1, **pair)._repr_html_().count("<br>")
+    assert lines_of_one_text == 0
+    html = explained(1, **pair, first_words=[2])._repr_html_()
+    assert html.count(">falls</i><br>") == html.count("<br>") == 2
+
+
 def test_what_was_found_stands_above_the_texts_and_long_frames_are_cut():
     frame = explained(notebook.MOST_TEXTS + 5)
     frame.attrs[notebook.SENTENCE] = "It does not <point> at words."

@@ -252,6 +252,7 @@ def test_a_run_on_pairs_that_is_opened_again_explains_pairs(pairs):
     loaded = load_run(pairs)
     explained = loaded.explain(["the film was"], ["was fine"])
     assert explained["tokens"][0] == ["the", "film", "was", "was", "fine"]
+    assert explained["first_words"].tolist() == [3]
     with pytest.raises(UserError, match=r"expected questions=\[…\], a list of 1"):
         loaded.explain(["the film was"])
 
