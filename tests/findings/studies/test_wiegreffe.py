@@ -57,6 +57,27 @@ def test_a_statement_stands_beside_its_number(strong):
     assert "λ = 0.001, chosen on the validation split" in strong.readings["adversary_escapes"]
 
 
+def test_an_open_difference_is_not_called_none_where_its_interval_is_above_0(study):
+    """0.1 is above 0 by its whole interval, but not above what another seed makes: 0.06."""
+    reading = study([0.86, 0.74, 0.80, 0.86, 0.74, 0.80], [0.70] * 6, {}, {}, tests=["uniform"])
+    (finding,) = reading.findings
+    assert 0 < finding.evidence.low < finding.claim.smallest < finding.evidence.value
+    assert finding.claim.smallest == pytest.approx(0.054, abs=5e-3)
+    sentence = reading.readings["attention_is_needed"]
+    assert f"more than another seed makes ({finding.claim.smallest:g}) is open" in sentence
+    assert "none" not in sentence
+
+
+def test_only_a_margin_that_seeds_make_is_said_to_be_theirs(study):
+    """Seeds that all have an F1 of 0.8 make no difference, and 0.01 is asked for all the same."""
+    guides = {guide: [0.7] * 4 for guide in GUIDES}
+    reading = study([0.8] * 4, [0.8] * 4, guides, {0.1: (0.1, 0.5)})
+    for finding in reading.findings:
+        assert "another seed makes" not in finding.claim.quantity
+    for name in ("attention_is_needed", "attention_guides", "adversary_guides_worse"):
+        assert "more than 0.01" in reading.readings[name]
+
+
 def test_published_numbers_stand_in_the_tables(strong):
     tables = list(strong.tables.values())
     published = dict(zip(tables[0]["model"], tables[0]["published (unverified)"], strict=True))

@@ -13,6 +13,7 @@ from attnprobe.findings.studies.criteria.statements import (
     PAPER,
     Wording,
     cite,
+    margin_in_words,
     margin_of,
     of_several_runs,
 )
@@ -27,14 +28,14 @@ GUIDES = {
 
 HELPS = Wording(
     meets="It helps",
-    fails="It does not help by more than another seed makes",
-    undecided="Whether it helps is open",
+    fails="It does not help by more than {margin}",
+    undecided="Whether it helps by more than {margin} is open",
 )
 ADVERSARY_IS_WORSE = Wording(
-    meets="is worse",
-    fails="is no worse",
-    undecided="is not told apart",
-    no_difference="is no worse by more than another seed makes",
+    meets="Guidance by the adversary is worse",
+    fails="Guidance by the adversary is no worse",
+    undecided="Whether guidance by the adversary is worse by more than {margin} is open",
+    no_difference="Guidance by the adversary is no worse by more than {margin}",
 )
 
 
@@ -69,14 +70,15 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
         "weights",
         source=f"{PAPER}, section 3.4",
         measure=of_several_runs,
-        quantity="balanced accuracy, guided by the base − uniform; "
-        f"up to {margin:g} is no relevant difference",
+        quantity="balanced accuracy, guided by the base − uniform; no more than "
+        f"{margin_in_words(margin)} is no relevant difference",
         speaks="for",
         smallest=margin,
         primary=True,
     )
+    helps = HELPS.of(gains["uniform"], margin).format(margin=margin_in_words(margin))
     words = (
-        f"{HELPS.of(gains['uniform'], margin)}: guided by the base the model without context gains "
+        f"{helps}: guided by the base the model without context gains "
         f"{cite(gains['uniform'])} balanced accuracy over uniform attention, and "
         f"{cite(gains['trained'])} over attention of its own, over {len(guided)} seeds."
     )
@@ -88,14 +90,15 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
         statement="The trained adversary's attention guides worse than the base's",
         source=f"{PAPER}, section 3.4",
         measure=of_several_runs,
-        quantity="balanced accuracy, guided by the base − by the adversary; "
-        f"up to {margin:g} is no relevant difference",
+        quantity="balanced accuracy, guided by the base − by the adversary; no more than "
+        f"{margin_in_words(margin)} is no relevant difference",
         speaks="for",
         smallest=margin,
     )
+    is_worse = ADVERSARY_IS_WORSE.of(gains["adversary"], margin)
     words = (
-        f"Guidance by the adversary {ADVERSARY_IS_WORSE.of(gains['adversary'], margin)}: "
-        f"the base's is ahead by {cite(gains['adversary'])} balanced accuracy."
+        f"{is_worse.format(margin=margin_in_words(margin))}: balanced accuracy by the base's minus "
+        f"by the adversary's is {cite(gains['adversary'])}."
     )
     reading.add(adversary_guides_worse, gains["adversary"], words)
 

@@ -13,18 +13,20 @@ from attnprobe.findings.studies.criteria.statements import (
     PAPER,
     Wording,
     cite,
+    margin_in_words,
     margin_of,
     of_several_runs,
 )
 
 WORDING = Wording(
-    meets="Learned attention is better by {}: on this data set attention is of use, and tests of "
-    "it can inform.",
-    fails="Learned attention is not better ({}): on this data set attention is not needed, and the "
-    "other tests of it are not informative.",
-    undecided="The difference, {}, is not told apart from none.",
-    no_difference="Learned and uniform attention differ by no more than another seed makes ({}): "
-    "on this data set attention is not needed, and the other tests of it are not informative.",
+    meets="Learned attention is better by {number}: on this data set attention is of use, and "
+    "tests of it can inform.",
+    fails="Learned attention is not better ({number}): on this data set attention is not needed, "
+    "and the other tests of it are not informative.",
+    undecided="Whether learned attention is better by more than {margin} is open: the difference "
+    "is {number}.",
+    no_difference="Learned and uniform attention differ by no more than {margin}, {number}: on "
+    "this data set attention is not needed, and the other tests of it are not informative.",
 )
 
 
@@ -49,14 +51,15 @@ def add_necessity(reading: StudyReading, members: Members, published: Mapping[st
         statement="The model classifies better with learned weights than with equal ones",
         source=f"{PAPER}, section 3.2",
         measure=of_several_runs,
-        quantity=f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, "
-        "is no relevant difference",
+        quantity=f"difference of F1, learned − uniform; no more than {margin_in_words(margin)} is "
+        "no relevant difference",
         speaks="for",
         smallest=margin,
         primary=True,
     )
     number = f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"
-    reading.add(claim, gain, WORDING.of(gain, margin).format(number))
+    sentence = WORDING.of(gain, margin)
+    reading.add(claim, gain, sentence.format(number=number, margin=margin_in_words(margin)))
 
     figure = seed_scores(
         members,

@@ -25,6 +25,17 @@ def margin_of(scores: Sequence[float]) -> float:
     return max(MARGIN, round(float(np.std(scores, ddof=1)), 3))
 
 
+def margin_in_words(margin: float) -> str:
+    """What `margin_of` gave, after "by more than" or "by no more than".
+
+    Only a margin above `MARGIN` is what another seed makes.
+
+    >>> margin_in_words(0.049), margin_in_words(MARGIN)
+    ('another seed makes (0.049)', '0.01')
+    """
+    return f"another seed makes ({margin:g})" if margin > MARGIN else f"{MARGIN:g}"
+
+
 def of_several_runs(table: pd.DataFrame) -> Evidence | None:
     """The measure of a claim whose number is of several runs: no single table has it."""
     return None
@@ -33,6 +44,8 @@ def of_several_runs(table: pd.DataFrame) -> Evidence | None:
 @dataclass(frozen=True)
 class Wording:
     """A sentence for each verdict on a number.
+
+    A sentence may have gaps, which `str.format` fills.
 
     Attributes:
         undecided: for every verdict without a field of its own.
@@ -62,7 +75,8 @@ class Wording:
 
 
 def cite(evidence: Evidence) -> str:
-    """A number with its interval, if it has one, such as `0.012 [0.003, 0.021]`."""
-    if np.isnan(evidence.low):
-        return f"{evidence.value:.3f}"
-    return f"{evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}]"
+    """A number with its interval, if it has one, such as `−0.012 [−0.021, −0.003]`."""
+    words = f"{evidence.value:.3f}"
+    if not np.isnan(evidence.low):
+        words += f" [{evidence.low:.3f}, {evidence.high:.3f}]"
+    return words.replace("-", "−")
