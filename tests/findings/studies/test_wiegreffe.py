@@ -68,6 +68,23 @@ def test_an_open_difference_is_not_called_none_where_its_interval_is_above_0(stu
     assert "none" not in sentence
 
 
+def test_what_another_seed_makes_of_guidance_is_of_the_guided_model(study):
+    """However much or little the base varies, or however few of it were trained."""
+    f1 = np.array([0.5, 0.6, 0.7])
+    guides = GUIDES | {"base": f1.tolist()}
+    recall = f1 / (2 - f1)  # texts of class 1 alone are missed
+    spread = np.std((1 + recall) / 2, ddof=1)
+    margins = []
+    for base, tests in (([0.8] * 3, ["guide", "seeds"]), ([0.9], ["guide"])):
+        reading = study(base, [], guides, {0.1: (0.1, 0.5)}, tests=tests)
+        margins += [
+            finding.claim.smallest
+            for finding in reading.findings
+            if finding.claim.criterion == "leak"
+        ]
+    assert margins == [pytest.approx(spread, abs=2e-3)] * 4
+
+
 def test_only_a_margin_that_seeds_make_is_said_to_be_theirs(study):
     """Seeds that all have an F1 of 0.8 make no difference, and 0.01 is asked for all the same."""
     guides = {guide: [0.7] * 4 for guide in GUIDES}

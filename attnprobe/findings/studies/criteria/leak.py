@@ -53,9 +53,8 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
     table = score_table(members, GUIDES, published, balanced=True)
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = table
 
-    base = members.score_parts("base", balanced_accuracy)
-    margin = margin_of([float(balanced_accuracy(parts.sum(0))) for parts in base.values()])
     guided = members.score_parts("guide_base", balanced_accuracy)
+    margin = margin_of([float(balanced_accuracy(parts.sum(0))) for parts in guided.values()])
     gains = {
         rival: difference(
             guided, members.score_parts(f"guide_{rival}", balanced_accuracy), balanced_accuracy
