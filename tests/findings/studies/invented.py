@@ -19,6 +19,7 @@ def invented_run(
     *,
     f1,
     alike=0.9,
+    flatness=0.3,
     tvd=0.0,
     jsd=0.0,
     teacher=False,
@@ -41,7 +42,7 @@ def invented_run(
     label = ids % 2
     prediction = invented_predictions(label, f1, seed_draw)
     f1 = f1_score(label, prediction)
-    concentration = np.full(8, 0.3)
+    concentration = np.full(8, flatness)  # Dirichlet's: the larger, the flatter the attention
     shared = np.random.default_rng(5).dirichlet(concentration, texts)
     attention_of_seed = seed_draw.dirichlet(concentration, texts)
     attention = alike * shared + (1 - alike) * attention_of_seed
@@ -122,6 +123,7 @@ def invented_study(
     searched=True,
     of="wiegreffe",
     alike=0.9,
+    flatness=0.3,
     texts=EXAMPLES,
 ):
     """The directory of a study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd,
@@ -143,7 +145,8 @@ def invented_study(
 
     for seed, f1 in enumerate(base):
         more = {"teacher": seed > 0, "adversarial": searched and seed == 0}
-        member("base", seed, f1=f1, alike=alike, jsd=seeds_jsd, tvd=0.05, **more)
+        more |= {"alike": alike, "flatness": flatness, "jsd": seeds_jsd, "tvd": 0.05}
+        member("base", seed, f1=f1, **more)
     for seed, f1 in enumerate(uniform):
         member("uniform", seed, f1=f1)
     for by, values in guides.items():

@@ -122,6 +122,30 @@ def test_other_numbers_give_other_verdicts(study):
     assert "does not say that there is none" in reading.readings["adversary_escapes"]
 
 
+def test_no_claim_that_equal_weights_meet_speaks_for_attention(study):
+    """Their seeds attend alike, a search gets away from them, and they guide as equal weights do,
+    which a far adversary's weights do not."""
+    guides = GUIDES | {"base": GUIDES["uniform"]}
+    reading = study(
+        [0.8, 0.82, 0.81],
+        [0.8, 0.82, 0.81],
+        guides | {"adversary": [0.2, 0.2, 0.2]},
+        {0.0: (0.04, 0.1), 0.001: (0.06, 0.5)},
+        seeds_jsd=0.0,
+        flatness=1e9,
+    )
+    met = {
+        finding.claim.name: finding.claim.speaks
+        for finding in reading.findings
+        if finding.verdict == Verdict.MEETS
+    }
+    assert met == {
+        "seeds_are_nearer_than_adversaries": "neither",
+        "adversary_guides_worse": "neither",
+        "adversary_escapes": "neither",
+    }
+
+
 def test_an_adversary_whose_predictions_move_far_does_not_escape(study):
     reading = study([0.8, 0.8], [0.7, 0.7], WEAK_GUIDES, {0.1: (0.4, 0.6)})
     assert verdicts(reading)["adversary_escapes"] == Verdict.FAILS

@@ -91,7 +91,6 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
         measure=of_several_runs,
         quantity="balanced accuracy, guided by the base − by the adversary; no more than "
         f"{margin_in_words(margin)} is no relevant difference",
-        speaks="for",
         smallest=margin,
     )
     is_worse = ADVERSARY_IS_WORSE.of(gains["adversary"], margin)

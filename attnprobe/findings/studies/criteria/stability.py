@@ -31,7 +31,6 @@ ADVERSARY_IS_FARTHER = Claim(
     source=f"{PAPER}, section 3.3",
     measure=of_several_runs,
     quantity="difference of JSD in nats, adversary found by search − median over seeds",
-    speaks="for",
     smallest=0.01,
 )
 FARTHER = Wording(
