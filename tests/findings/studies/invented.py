@@ -59,7 +59,7 @@ def invented_run(
     for name, value in (validation or {}).items():
         tables["training"].add(f"validation_{name}", whole, np.array([[9.0, value]]), np.arange(2))
     if teacher:
-        noise = np.random.default_rng([seed, len(role)]).normal(0, 0.01, texts)
+        noise = noise_of(role, seed, tvd).normal(0, 0.01, texts)
         tables["teacher"] = rows_of(teacher_numbers(tvd + noise, jsd + noise))
     if adversarial:
         tables["adversarial"] = rows_of(adversarial_numbers(texts))
@@ -67,6 +67,11 @@ def invented_run(
         write_table(rows.table(identity | {"probe": probe}), directory / f"tables/{probe}.parquet")
     listed = {probe: {"settings": None} for probe in tables}
     seal(directory, run_id=directory.name, tables=listed, classes=["no", "yes"])
+
+
+def noise_of(role, seed, tvd):
+    """A generator for a run: adversaries of one seed differ by their TVD."""
+    return np.random.default_rng([seed, len(role), round(1000 * tvd)])
 
 
 def invented_predictions(label, f1, generator):

@@ -4,7 +4,7 @@ from pandas.testing import assert_frame_equal
 
 from attnprobe.evidence.verdicts import Verdict
 from attnprobe.report.studies.drawing import draw_study
-from tests.findings.studies.invented import EXAMPLES
+from tests.findings.studies.invented import EXAMPLES, noise_of
 
 GUIDES = {
     "uniform": [0.60, 0.61, 0.62],
@@ -151,6 +151,29 @@ def test_an_adversary_whose_predictions_move_far_does_not_escape(study):
     assert verdicts(reading)["adversary_escapes"] == Verdict.FAILS
 
 
+def test_an_open_escape_is_called_open(study):
+    """A TVD of 0.0995 where 0.1 is allowed, give or take 0.001."""
+    reading = study([0.8, 0.8], [0.7, 0.7], WEAK_GUIDES, {0.1: (0.0995, 0.6)})
+    assert verdicts(reading)["adversary_escapes"] == Verdict.CANNOT_DECIDE
+    sentence = reading.readings["adversary_escapes"]
+    assert "is open: with λ = 0.1" in sentence
+    assert "below 0.100 they count as the same" in sentence
+
+
+def test_plain_distillation_is_no_adversary(study):
+    """It is near in its predictions and far in its attention, and λ = 0.1 is what is asked for."""
+    reading = study([0.8, 0.8], [0.7, 0.7], WEAK_GUIDES, {0.0: (0.02, 0.6), 0.1: (0.3, 0.65)})
+    assert verdicts(reading)["adversary_escapes"] == Verdict.FAILS
+    assert "with λ = 0.1, chosen" in reading.readings["adversary_escapes"]
+
+
+def test_distillation_alone_finds_no_adversary(study):
+    reading = study([0.8, 0.8], [0.7, 0.7], WEAK_GUIDES, {0.0: (0.02, 0.6)})
+    assert "adversary_escapes" not in verdicts(reading)
+    assert "λ above 0" in reading.notes[-1]
+    assert "adversary" in [figure.name for figure in reading.figures]
+
+
 def test_the_spread_over_seeds_is_the_median_per_example(study):
     guides = {guide: [0.7] * 4 for guide in GUIDES}
     reading = study([0.8] * 4, [0.8] * 4, guides, {0.1: (0.1, 0.5)})
@@ -158,8 +181,8 @@ def test_the_spread_over_seeds_is_the_median_per_example(study):
     table = reading.tables[caption]
     jsd_by_seed = []
     for seed in (1, 2, 3):
-        draw = np.random.default_rng([seed, len("base")])
-        jsd_by_seed.append(0.1 + draw.normal(0, 0.01, EXAMPLES))
+        noise = noise_of("base", seed, tvd=0.05).normal(0, 0.01, EXAMPLES)
+        jsd_by_seed.append(0.1 + noise)
     medians = np.median(np.clip(jsd_by_seed, 0, 0.69), axis=0)
     first_quarter = np.linspace(0.1, 0.9, EXAMPLES) < 0.25
 

@@ -13,12 +13,11 @@ from attnprobe.core.metrics import JSD, TVD
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import in_columns, interval
-from attnprobe.evidence.verdicts import Verdict
 from attnprobe.findings.members import numbers_of_split
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.studies.criteria.figures import AdversaryCurve
 from attnprobe.findings.studies.criteria.members import Members
-from attnprobe.findings.studies.criteria.statements import PAPER, of_several_runs
+from attnprobe.findings.studies.criteria.statements import PAPER, Wording, of_several_runs
 
 FAR = 0.4
 """JSD in nats beyond which an adversary attends elsewhere (the paper's table 4)."""
@@ -46,23 +45,17 @@ def add_exclusivity(
         [table.assign(source="measured"), paper.assign(source="published, unverified")]
     )
 
-    distilled = table.loc[table["lambda"] == 0, "TVD"]
-    allowed = NEAR + (NEAR if distilled.empty else float(distilled.iloc[0]))
-    claim = Claim(
-        name="adversary_escapes",
-        criterion="exclusivity",
-        statement=f"An adversary trained end to end was found: a JSD above {FAR} nats at a TVD "
-        f"below {allowed:.3f}",
-        source=f"{PAPER}, section 4",
-        measure=of_several_runs,
-        quantity=f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the adversary chosen on the "
-        f"validation split; JSD − {FAR} if that is not above 0",
-    )
-    chosen = chosen_adversary(list(runs["path"]), float(members.content["settings"]["above"]))
-    weight = float(runs.index[runs["path"] == chosen][0])
-    adversary = table[table["lambda"] == weight].iloc[0]
-    evidence = escape(adversary, allowed, texts=compared.index.nunique())
-    reading.add(claim, evidence, escape_in_words(evidence, adversary))
+    # λ = 0 is plain distillation, and no adversary
+    adversaries = runs[runs.index > 0]
+    if adversaries.empty:
+        reading.notes.append(
+            "No model was trained with λ above 0: whether an adversary escapes is not tested."
+        )
+    else:
+        above = float(members.content["settings"]["above"])
+        chosen = chosen_adversary(list(adversaries["path"]), above)
+        weight = float(adversaries.index[adversaries["path"] == chosen][0])
+        add_escape(reading, compared, table[table["lambda"] == weight].iloc[0])
 
     seeds = members.compared_with_base("base")
     single = members.single_adversaries
@@ -78,6 +71,45 @@ def add_exclusivity(
         optimum=members.optimum_name,
     )
     reading.figures.append(figure)
+
+
+def add_escape(
+    reading: StudyReading, compared: pd.DataFrame, adversary: "pd.Series[float]"
+) -> None:
+    """Add whether an adversary was found.
+
+    Args:
+        reading: of the study, which is added to.
+        compared: all adversaries, compared with the base (`Members.compared_with_base`).
+        adversary: the one that was chosen, a row of `adversary_table`.
+    """
+    allowed = allowed_tvd(compared)
+    mean_allowed = float(allowed.mean())
+    price = f"that of λ = 0 and {NEAR}" if 0 in compared["parameter"].to_numpy() else f"2 · {NEAR}"
+    claim = Claim(
+        name="adversary_escapes",
+        criterion="exclusivity",
+        statement=f"An adversary trained end to end was found: a JSD above {FAR} nats at a TVD "
+        f"below {mean_allowed:.3f}",
+        source=f"{PAPER}, section 4",
+        measure=of_several_runs,
+        quantity=f"{mean_allowed:.3f} ({price}) − TVD of the adversary chosen on the validation "
+        f"split, text by text; JSD − {FAR} if that is not above 0",
+    )
+    evidence = escape(adversary, compared, allowed)
+    reading.add(claim, evidence, escape_in_words(evidence, adversary, mean_allowed))
+
+
+def allowed_tvd(compared: pd.DataFrame) -> "pd.Series[float]":
+    """The TVD of each text below which an adversary predicts the same, by `example_id`.
+
+    Args:
+        compared: all adversaries, compared with the base (`Members.compared_with_base`).
+    """
+    distilled = compared.loc[compared["parameter"] == 0, "tvd"]
+    if distilled.empty:
+        return pd.Series(2 * NEAR, index=compared.index.unique())
+    return distilled + NEAR
 
 
 def adversary_table(compared: pd.DataFrame, f1: "pd.Series[float]") -> pd.DataFrame:
@@ -144,40 +176,49 @@ def distances_of_kept_epoch(run: Path) -> "pd.Series[float]":
     return epochs.sort_values("loss", kind="stable").iloc[0]
 
 
-def escape(adversary: "pd.Series[float]", allowed: float, texts: int) -> Evidence:
+def escape(
+    adversary: "pd.Series[float]", compared: pd.DataFrame, allowed: "pd.Series[float]"
+) -> Evidence:
     """By how much an adversary escapes: above 0 where it attends elsewhere and predicts the same.
 
     Args:
         adversary: a row of `adversary_table`.
-        allowed: TVD below which it predicts the same.
-        texts: how many its distances are of.
+        compared: all adversaries, compared with the base (`Members.compared_with_base`).
+        allowed: TVD of each text below which it predicts the same (`allowed_tvd`). What plain
+            distillation costs is measured on the same texts, so that the two are paired.
     """
     if adversary["JSD low"] > FAR:
-        # the closer the predictions, the larger the number: its low end comes from TVD's high one
-        return Evidence(
-            value=allowed - float(adversary["TVD"]),
-            low=allowed - float(adversary["TVD high"]),
-            high=allowed - float(adversary["TVD low"]),
-            n=texts,
-        )
+        tvd = compared.loc[compared["parameter"] == adversary["lambda"], "tvd"]
+        return Evidence(*interval((allowed - tvd).to_numpy()), n=len(tvd))
     return Evidence(
         value=float(adversary["JSD"]) - FAR,
         low=float(adversary["JSD low"]) - FAR,
         high=float(adversary["JSD high"]) - FAR,
-        n=texts,
+        n=compared.index.nunique(),
     )
 
 
-def escape_in_words(evidence: Evidence, adversary: "pd.Series[float]") -> str:
-    """Whether an adversary was found, and which one was chosen on the validation split."""
-    sentence = "No adversary was found, which does not say that there is none"
-    if evidence.exceeds(0) == Verdict.MEETS:
-        sentence = "An adversary was found"
+ESCAPES = Wording(
+    meets="An adversary was found",
+    fails="No adversary was found, which does not say that there is none",
+    undecided="Whether an adversary was found is open",
+)
+
+
+def escape_in_words(evidence: Evidence, adversary: "pd.Series[float]", allowed: float) -> str:
+    """Whether an adversary was found, and which one was chosen on the validation split.
+
+    Args:
+        evidence: of `escape`.
+        adversary: a row of `adversary_table`.
+        allowed: mean TVD below which it predicts the same.
+    """
     jsd = cite_column(adversary, "JSD")
     tvd = cite_column(adversary, "TVD")
     return (
-        f"{sentence}: with λ = {adversary['lambda']:g}, chosen on the validation split, attention "
-        f"moves by a JSD of {jsd} nats while predictions move by a TVD of {tvd}."
+        f"{ESCAPES.of(evidence, smallest=0)}: with λ = {adversary['lambda']:g}, chosen on the "
+        f"validation split, attention moves by a JSD of {jsd} nats while predictions move by a TVD "
+        f"of {tvd}; below {allowed:.3f} they count as the same."
     )
 
 
