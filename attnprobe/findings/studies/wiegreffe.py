@@ -3,20 +3,26 @@
 Is attention needed, stable, of use to another model, and can a trained adversary escape it?
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pandas as pd
+from annotated_types import Ge, Lt
+from hydra.errors import HydraException
+from omegaconf import DictConfig
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.sanitise import quoted
-from attnprobe.core.settings import NotNegative, Seed
+from attnprobe.core.sanitise import quoted, visible
+from attnprobe.core.settings import NotNegative, Number, Seed
 from attnprobe.evidence.published import NUMBERS
 from attnprobe.findings.studies.base import (
+    Compose,
+    Costs,
     Done,
     Member,
+    Plan,
     Study,
     StudyReading,
     without_learned_attention,
@@ -54,10 +60,12 @@ class Wiegreffe(Study):
     seeds: Sequence[Seed] = ()
     weights: Sequence[NotNegative] = ()
     guide: str = "average"
-    above: float = 0.4
+    above: Annotated[Number, Ge(0), Lt(0.69)] = 0.4  # ln 2 is the largest JSD
     model_class: str | None = None
 
     def __post_init__(self) -> None:
+        if not self.tests:
+            raise UserError(f"study.tests is empty: expected one or more of {', '.join(TESTS)}")
         needs_adversaries = not {"guide", "adversary"}.isdisjoint(self.tests)
         if self.model_class is not None and needs_adversaries:
             raise UserError(
@@ -74,6 +82,23 @@ class Wiegreffe(Study):
             raise UserError(
                 "study.weights is empty: expected λ of the adversaries, such as [0.0001,0.001,0.01]"
             )
+        if needs_adversaries and not any(self.weights):
+            raise UserError(
+                f"study.weights={list(self.weights)}: expected a λ above 0 as well, such as "
+                "[0.0,0.001,0.01]: λ = 0 is plain distillation, with which adversaries are compared"
+            )
+
+    def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
+        """Refuse a guide that is no model of three stages, before anything is trained."""
+        if "guide" in self.tests:
+            try:
+                compose([f"model={self.guide}", "model/attention=imposed"])
+            except HydraException:
+                raise UserError(
+                    f"study.guide={visible(self.guide)}: expected the name of a model whose "
+                    "attention can be imposed, such as average, cnn or lstm"
+                ) from None
+        return Plan()
 
     def trainings(self, seed: int) -> int:
         """The base, its further seeds, and each test's members at every seed.
@@ -111,7 +136,8 @@ class Wiegreffe(Study):
         yield members
 
         if "guide" in self.tests:
-            adversaries = [run.directory for run in done if run.member.role == "adversary"]
+            # λ = 0 is plain distillation, and no adversary
+            adversaries = [run.directory for run in done if (run.member.parameter or 0) > 0]
             chosen = chosen_adversary(adversaries, self.above)
             teacher = f"teacher={quoted(str(chosen))}"
             yield self.guided("adversary", all_seeds, "model/attention=imposed", teacher)

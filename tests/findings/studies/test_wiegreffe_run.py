@@ -146,6 +146,12 @@ WHOLE_MODEL = "attnprobe.models.pretrained.model.PretrainedClassifier"
         ),
         ({"tests": ["seeds"]}, r"study\.seeds is empty"),
         ({"tests": ["guide"], "seeds": [1]}, r"study\.weights is empty"),
+        ({"tests": []}, r"study\.tests is empty: expected one or more of uniform, "),
+        (
+            {"tests": ["adversary"], "weights": [0.0]},
+            r"study\.weights=\[0\.0\]: expected a λ above 0 .*such as \[0\.0,0\.001",
+        ),
+        ({"seeds": [1], "weights": [0.1], "above": 0.7}, r"study\.above=0\.7: .*below 0\.69"),
     ],
 )
 def test_a_mistake_in_the_settings_is_named(settings, message):
@@ -160,3 +166,12 @@ def test_a_whole_model_has_two_of_the_four_tests():
     done += [Done(member, Path("base")) for member in next(stages)]
     uniform = [member.overrides[0] for member in next(stages) if member.role == "uniform"]
     assert uniform == ["model.given=uniform"] * 2
+
+
+@pytest.mark.parametrize("guide", ["nonsense", "pretrained"])
+def test_a_guide_that_no_attention_can_be_imposed_on_is_refused_before_any_training(guide):
+    study = Wiegreffe(seeds=(1,), weights=(0.1,), guide=guide)
+    with pytest.raises(UserError, match=f"study.guide={guide}: expected .* such as average"):
+        study.plan(compose, measure=None)
+    study = Wiegreffe(tests=("seeds",), seeds=(1,), guide=guide)
+    assert study.plan(compose, measure=None).rows == {}  # nothing is guided
