@@ -227,7 +227,7 @@ def _changed_headline(
         return None
     if is_of_whole_split:
         return _of_whole_split(probe, number, before, after)
-    scale = scale_of_headline(rows, number)
+    scale = scale_of_headline(rows, probe, number)
     return _paired(probe, number.key, number.title, before, after, reach=scale.high - scale.low)
 
 

@@ -179,7 +179,7 @@ def _means(run: pd.DataFrame, number: Headline) -> Iterator[Mean]:
     if run.attrs.get(ASKED) and not number.spread:
         groups = {group: _mean_of_questions(part, run) for group, part in groups.items()}
 
-    scale = scale_of_headline(run, number)
+    scale = scale_of_headline(run, str(run["probe"].iloc[0]), number)
     for group, part in groups.items():
         n = int(part.notna().sum())
         if number.spread:  # a standard deviation has no interval
@@ -234,13 +234,8 @@ def _mean_of_questions(values: "pd.Series[float]", run: pd.DataFrame) -> "pd.Ser
     return values.groupby(text_by_example(run).reindex(values.index)).mean()
 
 
-def scale_of_headline(run: pd.DataFrame, number: Headline) -> Scale:
-    """What the values can be that the number is the mean of.
-
-    Args:
-        run: rows of one run and one probe, one at least.
-        number: of the probe.
-    """
+def scale_of_headline(results: pd.DataFrame, probe: str, number: Headline) -> Scale:
+    """What the values can be that the number is the mean of, as the results' runs say it."""
     if number.transform is not None:
         return number.scale
-    return scale_of(run, str(run["probe"].iloc[0]), number.metric)
+    return scale_of(results, probe, number.metric)

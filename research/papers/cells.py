@@ -13,7 +13,7 @@ from attnprobe.core.sanitise import percent
 from attnprobe.data.vocabulary import SPECIAL
 from attnprobe.evidence.published import FILES, NUMBERS
 from attnprobe.evidence.statistics import Interval, student
-from attnprobe.findings.headlines import compare
+from attnprobe.findings.headlines import compare, scale_of_headline
 from attnprobe.readings.registry import present
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.manifest import Manifest
@@ -253,7 +253,8 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
         places: run directories, or folders above them.
 
     Returns:
-        The rows of `compare` with the columns `reported`, the published metric, and `setup`.
+        The rows of `compare` with the columns `reported`, the published metric, `scale` and
+        `setup`.
     """
     if not places:
         return pd.DataFrame(columns=["data", "model", "reported", "group", "setup", "published"])
@@ -266,15 +267,20 @@ def headline_rows(places: Sequence[str]) -> pd.DataFrame:
         trainings[run_id] = manifest.get("training_fingerprint", run_id)
 
     results = numbers_of(read_results(list(places)))
-    reported = {
-        (reading.probe, headline.key): headline.published
-        for reading in present(results)
-        for headline in reading.headlines_of(results.outline(reading.probe))
-    }
+    reported = {}
+    scales = {}
+    for reading in present(results):
+        outline = results.outline(reading.probe)
+        for headline in reading.headlines_of(outline):
+            reported[reading.probe, headline.key] = headline.published
+            scales[reading.probe, headline.key] = scale_of_headline(
+                outline, reading.probe, headline
+            )
     rows = compare(results)
     metrics = pd.MultiIndex.from_frame(rows[["probe", "metric"]])
     rows = rows.assign(
         reported=metrics.map(reported),
+        scale=metrics.map(scales),
         setup=rows["run_id"].map(setups),
         training=rows["run_id"].map(trainings),
     )
@@ -306,6 +312,10 @@ def measured_numbers(rows: pd.DataFrame) -> dict[CellName, list[Measured]]:
 def over_seeds(setup: Setup, runs: pd.DataFrame) -> Measured:
     """The mean of several runs; of one its own number and interval.
 
+    Args:
+        setup: of the runs.
+        runs: rows of `headline_rows`. The interval ends where their scale does.
+
     Raises:
         UserError: two runs have one seed, so that they are no sample of seeds.
     """
@@ -319,4 +329,6 @@ def over_seeds(setup: Setup, runs: pd.DataFrame) -> Measured:
     if len(runs) == 1:
         (row,) = runs.to_dict("records")
         return Measured(setup, 1, Interval(row["mean"], row["low"], row["high"]))
-    return Measured(setup, len(runs), student(runs["mean"].to_numpy()))
+    scale = runs["scale"].iloc[0]
+    means = runs["mean"].to_numpy()
+    return Measured(setup, len(runs), student(means, low=scale.low, high=scale.high))

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn import metrics
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import ANY_NUMBER, SCORE
 from attnprobe.evidence.published import NUMBERS
 from attnprobe.evidence.statistics import Interval, student
 from attnprobe.results.table import read_results
@@ -27,6 +28,7 @@ from research.papers.cells import (
     headings,
     headline_rows,
     measured_numbers,
+    over_seeds,
 )
 from research.papers.guides import scores
 from research.papers.record import read_record
@@ -118,6 +120,15 @@ def test_a_cells_number_is_the_mean_over_seeds_with_students_interval(runs, cell
     assert with_vectors.number[0] == pytest.approx(values["started"])
     ends = scipy.stats.t.interval(0.95, 2, random.mean(), scipy.stats.sem(random))
     assert_allclose(without.number, [random.mean(), *ends])
+
+
+@pytest.mark.parametrize(("scale", "ends_at_1"), [(SCORE, True), (ANY_NUMBER, False)])
+def test_an_interval_over_seeds_ends_where_the_number_does(scale, ends_at_1):
+    """Accuracies of 0.99, 1 and 1, whose Student's interval goes on to 1.01."""
+    runs = pd.DataFrame({"seed": [0, 1, 2], "mean": [0.99, 1.0, 1.0], "scale": [scale] * 3})
+    high = over_seeds(PLAIN, runs).number.high
+    assert (high == 1) == ends_at_1
+    assert high >= 1
 
 
 def test_runs_of_one_seed_are_no_sample_of_seeds(tmp_path):
