@@ -284,7 +284,7 @@ def answer_of(cells: Sequence[Cell]) -> str:
     on_a_part = f" ({len(of_parts)} on a part of the corpus)" if of_parts else ""
     lines = [
         f"**Run so far**: {len(models)}{on_a_part} of the {len(all_models)} models whose data are "
-        f"at hand, {_seeds(shown)}, with {len(pairs):,} of {len(possible):,} numbers of Jain & "
+        f"at hand, {_seeds(shown)}; {len(pairs):,} of {len(possible):,} numbers of Jain & "
         f"Wallace. Another {len(shown) - len(possible):,} are of data that cannot be had."
     ]
     if pairs:
@@ -294,14 +294,22 @@ def answer_of(cells: Sequence[Cell]) -> str:
 
 
 def _seeds(cells: Sequence[Cell]) -> str:
-    """With how many seeds a model was run."""
-    counts = {measured.seeds for cell in cells for measured in cell.measured}
-    if not counts:
+    """How many models were run with how many seeds, such as `30 with 3 seeds and 18 with 1`.
+
+    A model counts with the setup that has the most.
+    """
+    seeds_of_model: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        for measured in cell.measured:
+            model = (cell.data, cell.model)
+            seeds_of_model[model] = max(measured.seeds, seeds_of_model.get(model, 0))
+    models_by_seeds = Counter(seeds_of_model.values())
+    if not models_by_seeds:
         return "no run"
-    least, most = min(counts), max(counts)
-    if least == most:
-        return "one seed each" if most == 1 else f"{most} seeds each"
-    return f"{least} to {most} seeds each"
+    counts = sorted(models_by_seeds, reverse=True)
+    first, *others = [f"{models_by_seeds[seeds]} with {seeds}" for seeds in counts]
+    first += " seed" if counts[0] == 1 else " seeds"
+    return first if not others else f"{first} and {' and '.join(others)}"
 
 
 def _compared(comparison: Comparison, pairs: Sequence[Beside]) -> str:

@@ -435,6 +435,21 @@ def test_the_answer_is_five_lines_from_the_rows(cells, parts):
     assert page.signed(difference) in bullets[1]
 
 
+def test_models_are_counted_by_their_seeds():
+    """A model that was run in two setups counts once, with the one of more seeds."""
+    once = Measured(STARTED, 1, Interval(0.8, 0.7, 0.9))
+    three_times = measured(PLAIN, 0.8, 0.1)
+    cells = [
+        invented_cell(0.8, three_times, once, model="lstm_dot"),
+        invented_cell(0.8, three_times, model="cnn_dot"),
+        invented_cell(0.8, once, model="average_dot"),
+    ]
+    first_line = page.answer_of(cells).splitlines()[0]
+    assert (
+        "3 of the 3 models whose data are at hand, 2 with 3 seeds and 1 with 1; 3 of" in first_line
+    )
+
+
 def test_without_runs_the_answer_says_so():
     parts = page.parts_of_page({}, [])
     assert parts["answer"].splitlines()[-1].startswith("- **Run so far**: 0 of the 48 models")
