@@ -251,14 +251,14 @@ ORDER = (
     "head",
     "decoder",
     "attention",
-    "layer",
-    "encoder",
     "question_encoder",
     "question_embedding",
+    "layer",
+    "encoder",
     "embeddings",
     "embedding",
 )
-"""The parts from the output down."""
+"""The parts from the output down, in the order in which `Model.stages` has them."""
 KINDS = {
     "random_weights": "random weights",
     "shuffled_labels": "labels by a coin",
@@ -285,7 +285,7 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
     importances = importances_in(results, "sanity", "random_weights_similarity_")
     endings = importances_in(results, "sanity", "similarity_")
     part_names = {end.rpartition("_down_to_")[2] for end in endings if "_down_to_" in end}
-    parts = sorted(part_names, key=depth)
+    parts = sorted(sorted(part_names), key=depth)
     measured = metrics_there(results, "sanity")
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:

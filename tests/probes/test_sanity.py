@@ -121,6 +121,34 @@ def test_a_probe_that_was_timed_under_another_seed_measures_what_a_new_one_does(
     assert torch.equal(after[name], expected[name])
 
 
+@pytest.mark.parametrize("question", [False, True])
+def test_columns_stand_in_the_order_in_which_parts_become_random(question):
+    """What is still the trained model's at a column is all that stands to the right of it."""
+    classifier = toy_classifier(question=question, spread=4)
+    batch = toy_batch([6, 8], question=question)
+    seen = []
+    before = {name: value.clone() for name, value in classifier.named_parameters()}
+
+    def note(module, inputs):
+        parts = {
+            name.partition(".")[0]
+            for name, value in classifier.named_parameters()
+            if not torch.equal(value, before[name])
+        }
+        if parts and parts not in seen:
+            seen.append(parts)
+
+    classifier.attention.register_forward_pre_hook(note)
+    numbers = measured(classifier, batch, Sanity(importances=("attention",), samples=1))
+    frame = table("sanity", {name: value.numpy() for name, value in numbers.items()})
+    columns = [name.removeprefix("down to ") for name in sanity_table(frame) if "down to" in name]
+
+    parts_by_column = [name.replace(" ", "_") for name in columns]
+    assert len(columns) == len(seen) == (6 if question else 4)
+    for place, random_parts in enumerate(seen, start=1):
+        assert random_parts == set(parts_by_column[:place])
+
+
 def test_paddings_vector_stays_zero():
     classifier = toy_classifier()
     moved = shuffled(classifier, "embedding.weight", torch.Generator().manual_seed(0))
