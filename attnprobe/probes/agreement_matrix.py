@@ -36,7 +36,7 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.readings.importances import Facts, importances_in
-from attnprobe.readings.means import mean_table
+from attnprobe.readings.means import mean_over_texts, mean_table
 from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 
 METRICS = (
@@ -252,11 +252,11 @@ def _tau_metrics(names: list[str], pairs: list[tuple[str, str]]) -> list[str]:
 def _mean_taus(
     rows: pd.DataFrame, names: list[str], pairs: list[tuple[str, str]]
 ) -> Float[np.ndarray, "importances importances"]:
-    matrix = np.diag([float(rows[f"tau_ceiling_{name}"].mean()) for name in names])
+    matrix = np.diag([mean_over_texts(rows, rows[f"tau_ceiling_{name}"]) for name in names])
     for first, second in pairs:
         row = names.index(first)
         column = names.index(second)
-        tau = rows[f"tau_{first}_and_{second}"].mean()
+        tau = mean_over_texts(rows, rows[f"tau_{first}_and_{second}"])
         matrix[row, column] = tau
         matrix[column, row] = tau
     return matrix

@@ -26,7 +26,12 @@ from attnprobe.models.base import Model, Summed
 from attnprobe.plots.grid import around, counted, facet_grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
-from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
+from attnprobe.readings.means import (
+    facet_table,
+    mean_in_columns,
+    mean_over_texts,
+    texts_with,
+)
 from attnprobe.readings.reading import Column, Drawing, Headline, Reading, Tabulation
 
 NOTHING = 1e-6
@@ -263,7 +268,9 @@ def _length_lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
             "parts": heading,
             "n": texts_with(texts, texts["parts"]),
             **mean_in_columns("unique", texts, texts["unique"], TRUTH),
-            **{column: texts[metric].mean() for column, metric in HEADINGS.items()},
+            **{
+                column: mean_over_texts(texts, texts[metric]) for column, metric in HEADINGS.items()
+            },
         }
 
 
@@ -281,7 +288,7 @@ def top_word_ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
         )
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
         panel.set_ylim(0, 1)
-        unique = f"unique in {percent(rows['unique'].mean())}"
+        unique = f"unique in {percent(mean_over_texts(rows, rows['unique']))}"
         title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)
     around(
         figure,

@@ -38,7 +38,7 @@ from attnprobe.probes.base import (
     undefined_in,
 )
 from attnprobe.readings.importances import importances_in
-from attnprobe.readings.means import facet_table, mean_in_columns, texts_with
+from attnprobe.readings.means import facet_table, mean_in_columns, mean_over_texts, texts_with
 from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.results.directory import WEIGHTS, RunDirectory
 from attnprobe.results.pivot import metrics_there
@@ -300,8 +300,8 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
                 ),
             }
             for part in parts:
-                mean = float(rows[f"similarity_{name}_down_to_{part}"].mean())
-                line[f"down to {part.replace('_', ' ')}"] = mean
+                similarity_down = rows[f"similarity_{name}_down_to_{part}"]
+                line[f"down to {part.replace('_', ' ')}"] = mean_over_texts(rows, similarity_down)
             for kind, heading in KINDS.items():
                 metric = f"{kind}_similarity_{name}"
                 if metric in measured:

@@ -1,12 +1,13 @@
 """Tables of means, with a row per data set and model."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from attnprobe.core.metrics import ANY_NUMBER, Scale
 from attnprobe.evidence.evidence import Column, by_run, over_seeds
-from attnprobe.evidence.statistics import in_columns, interval
+from attnprobe.evidence.statistics import in_columns, interval, means_of_runs
 from attnprobe.readings.importances import importances_in
 from attnprobe.results.pivot import facets, per_example
 from attnprobe.results.table import scale_of
@@ -60,6 +61,17 @@ def texts_with(rows: pd.DataFrame, values: Column) -> int:
         values: a number for each row; NaN where there is none.
     """
     return int(over_seeds(rows, values).notna().sum())
+
+
+def mean_over_texts(rows: pd.DataFrame, values: Column) -> float:
+    """The mean of `mean_in_columns` alone; NaN where no text has a number.
+
+    Args:
+        rows: of a panel, or some of them.
+        values: a number for each row; several questions about one text count as their mean.
+    """
+    means = means_of_runs(by_run(rows, values))
+    return float(means.mean()) if len(means) else math.nan
 
 
 def mean_table(

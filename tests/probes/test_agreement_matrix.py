@@ -8,9 +8,10 @@ from scipy import stats
 from torch.testing import assert_close
 
 from attnprobe.measures import rank_biased_overlap
-from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table
+from attnprobe.probes.agreement_matrix import KINDS, READING, AgreementMatrix, agreement_table
+from attnprobe.results.pivot import ASKED
 from tests.importance.subjects import subject_of
-from tests.probes.tables import table, values
+from tests.probes.tables import draw, table, values
 from tests.probes.texts import Text, numbers_of, overlap_of_top
 
 NAMES = ["attention", "gradient_input", "random"]
@@ -119,3 +120,14 @@ def test_the_table_has_every_pair_and_each_ones_floor_and_ceiling():
     assert lines["against"][0] == "random"
     assert lines["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
     assert lines["n"].tolist() == [2] * 5
+
+
+def test_the_figure_has_the_means_of_the_table_however_much_a_text_is_asked():
+    """Rows 0 and 1 are one text's: its mean 0.1 and the other's 0.5 have the mean 0.3."""
+    metrics = {f"tau_{end}_{name}": np.ones(3) for end in ("floor", "ceiling") for name in "ab"}
+    results = table("agreement_matrix", metrics | {"tau_a_and_b": [0.0, 0.2, 0.5]})
+    results.attrs[ASKED] = {"hanconv": {"1": 0}}
+    [drawing] = [each for each in READING.drawings if each.name == "agreement_matrix"]
+    panel, *_ = draw(drawing, results).axes
+    matrix = panel.images[0].get_array()
+    assert matrix[0, 1] == matrix[1, 0] == pytest.approx(0.3)

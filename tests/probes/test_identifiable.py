@@ -9,6 +9,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Note
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.identifiable import READ_METRICS, Identifiable, lengths_table, ranges_of_mean
+from attnprobe.results.pivot import ASKED
 from tests.probes.tables import subject_of, table
 from tests.probes.texts import Text, numbers_of
 from tests.toys import toy_batch, toy_classifier
@@ -171,3 +172,14 @@ def test_attentions_that_are_unique_by_length():
     assert lengths["n"].tolist() == [1, 2, 1, 4]
     assert lengths["unique"].tolist() == [1, 0.5, 0, 0.5]
     assert lengths["its least weight"].tolist() == pytest.approx([0.1, 0.3, 0.0, 0.175])
+
+
+def test_a_text_of_several_questions_counts_once_in_every_mean():
+    """Rows 0 and 1 are one text's: its mean 0.1 and the other's 0.5 have the mean 0.3."""
+    metrics = {metric: [0.0, 0.2, 0.5] for metric in READ_METRICS}
+    results = table("identifiable", metrics | {"parts": [7, 7, 7], "unique": [1, 1, 1]})
+    results.attrs[ASKED] = {"hanconv": {"1": 0}}
+    line = lengths_table(results).set_index("parts").loc["all"]
+    assert line["n"] == 2
+    assert line["top word"] == pytest.approx(0.3)
+    assert line["free directions"] == pytest.approx(0.3)

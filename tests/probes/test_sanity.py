@@ -11,6 +11,7 @@ from attnprobe.findings.studies.base import read_study
 from attnprobe.measures import spearman
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.sanity import Sanity, lines_down, sanity_table, shuffled
+from attnprobe.results.pivot import ASKED
 from attnprobe.results.table import read_results
 from attnprobe.runs.studies import carry_out_study
 from tests.probes.tables import subject_of, table
@@ -154,6 +155,19 @@ def test_paddings_vector_stays_zero():
     moved = shuffled(classifier, "embedding.weight", torch.Generator().manual_seed(0))
     assert (moved[0] == 0).all()
     assert not torch.equal(moved, classifier.embedding.weight)
+
+
+def test_every_column_is_a_mean_of_texts_however_many_labels_each_is_asked_for():
+    """Rows 0 to 2 are one text's: its mean 0.2 and the others' 0.6 and 0.7 have the mean 0.5."""
+    similarity = [0.1, 0.2, 0.3, 0.6, 0.7]
+    names = ("random_weights_similarity_idf", "similarity_idf_down_to_embedding")
+    metrics = dict.fromkeys(names, similarity) | {"ceiling_similarity_idf": np.ones(5)}
+    results = table("sanity", metrics)
+    results.attrs[ASKED] = {"hanconv": {"1": 0, "2": 0}}
+    [line] = sanity_table(results).to_dict("records")
+    assert line["n"] == 3
+    assert line["random weights"] == pytest.approx(0.5)
+    assert line["down to embedding"] == pytest.approx(0.5)
 
 
 def test_scores_that_are_all_equal_have_no_line():
