@@ -66,16 +66,16 @@ def percent(share: float) -> str:
         return "more than 99 %"
     if 0 < share < 0.001:
         return "less than 0.1 %"
-    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:z.0f} %"
 
 
 def percent_ends(low: float, high: float) -> str:
-    """The ends of an interval of a share, in percent.
+    """The ends of an interval of a share, in percent; 0 has no sign.
 
-    >>> percent_ends(0.953, 0.999)
-    '[95, 100]'
+    >>> percent_ends(0.953, 0.999), percent_ends(-0.004, 0.2)
+    ('[95, 100]', '[0, 20]')
     """
-    return f"[{100 * low:.0f}, {100 * high:.0f}]"
+    return f"[{100 * low:z.0f}, {100 * high:z.0f}]"
 
 
 def quoted(value: str) -> str:

@@ -43,7 +43,8 @@ def _sentence(part: ShareOfClass) -> str:
         return f"{part.answer} of it to say whether attention is on the words that decide."
     share = part.share
     on_words = "of the weight beyond chance is on words that move the prediction"
+    value = percent(share.value).replace("-", "−")
     interval = percent_ends(share.low, share.high).replace("-", "−")
     answer = {"yes": "attention is on the words that decide", "no": "attention is elsewhere"}
     decision = answer.get(part.answer, "open whether attention is on the words that decide")
-    return f"{decision}: {percent(share.value)} {on_words} {interval}."
+    return f"{decision}: {value} {on_words} {interval}."

@@ -14,6 +14,16 @@ from attnprobe.findings import labels
             "prediction [−3, 31].",
         ),
         (
+            Evidence(-0.05, -0.12, 0.03, 100),
+            "attention is elsewhere: −5 % of the weight beyond chance is on words that move the "
+            "prediction [−12, 3].",
+        ),
+        (
+            Evidence(-0.001, -0.004, 0.15, 100),
+            "attention is elsewhere: 0 % of the weight beyond chance is on words that move the "
+            "prediction [0, 15].",
+        ),
+        (
             Evidence(0.9, 0.8, 0.96, 100),
             "attention is on the words that decide: 90 % of the weight beyond chance is on words "
             "that move the prediction [80, 96].",
