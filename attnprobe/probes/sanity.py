@@ -26,6 +26,7 @@ from attnprobe.evidence.statistics import interval
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import spearman
 from attnprobe.models.base import Model
+from attnprobe.models.objectives import CoinFlips
 from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK
 from attnprobe.probes.base import (
@@ -40,10 +41,11 @@ from attnprobe.probes.base import (
 from attnprobe.readings.importances import importances_in
 from attnprobe.readings.means import facet_table, mean_in_columns, mean_over_texts, texts_with
 from attnprobe.readings.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.results.directory import WEIGHTS, RunDirectory
+from attnprobe.results.directory import WEIGHTS, Manifest, RunDirectory
 from attnprobe.results.pivot import metrics_there
 from attnprobe.results.table import scale_of
 
+COIN_FLIPS = f"{CoinFlips.__module__}.{CoinFlips.__qualname__}"
 SOURCE = "Adebayo et al. 2018, section 3"
 METRICS = (
     Metric(
@@ -123,7 +125,7 @@ class Sanity(RankingProbe):
         if self.twin is None:
             return
         directory = RunDirectory(self.twin)
-        directory.manifest()  # that of a finished run
+        manifest = directory.manifest()
         directory.verify([WEIGHTS])
         weights = load_file(directory.path / WEIGHTS)
         for name, parameter in classifier.named_parameters():
@@ -133,6 +135,14 @@ class Sanity(RankingProbe):
                     f"data, trained with training=coin_flips; its weights have other sizes"
                 )
             self._twin[name] = weights[name]
+
+        objective = _objective_of(manifest)
+        if objective != COIN_FLIPS:
+            raise UserError(
+                f"probe.sanity.twin={self.twin}: expected a run that was trained on labels by a "
+                f"coin, and this one's objective is {objective or 'that of its own labels'}: train "
+                f"it with training=coin_flips, or take +experiment=sanity, which trains one"
+            )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield how similar each importance is to itself in the random models and the twin."""
@@ -184,6 +194,14 @@ class Sanity(RankingProbe):
                 for part, names in model.stages().items()
             ]
         return self._random[seed, sample]
+
+
+def _objective_of(manifest: Manifest) -> str:
+    """The class that a run's recipe names as its objective; empty where it names none."""
+    setting: object = manifest
+    for key in ("training", "training", "recipe", "objective", "_target_"):
+        setting = setting.get(key) if isinstance(setting, Mapping) else None
+    return setting if isinstance(setting, str) else ""
 
 
 @dataclass(frozen=True)

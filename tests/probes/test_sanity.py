@@ -13,6 +13,7 @@ from attnprobe.probes.base import Measurement
 from attnprobe.probes.sanity import Sanity, lines_down, sanity_table, shuffled
 from attnprobe.results.pivot import ASKED
 from attnprobe.results.table import read_results
+from attnprobe.runs.load import load_run
 from attnprobe.runs.studies import carry_out_study
 from tests.probes.tables import subject_of, table
 from tests.small_runs import SMALL, composed
@@ -223,3 +224,18 @@ def test_a_twin_with_weights_of_other_sizes_is_refused(study):
     probe = Sanity(twin=str(study))
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(toy_classifier())
+
+
+def test_a_twin_that_was_trained_on_its_own_labels_is_refused(study):
+    """The run that was examined is no twin of itself: it would be as similar as can be."""
+    classifier = load_run(study).classifier
+    with pytest.raises(UserError, match=r"labels by a coin.*training=coin_flips"):
+        Sanity(twin=str(study)).refuse(classifier)
+    [twin] = [run for run in study.parent.iterdir() if is_twin(run)]
+    Sanity(twin=str(twin)).refuse(classifier)
+
+
+def is_twin(directory):
+    """Whether a run of the study was trained by another objective than the examined one."""
+    manifest = directory / "manifest.json"
+    return manifest.exists() and "CoinFlips" in manifest.read_text()
