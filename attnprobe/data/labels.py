@@ -74,7 +74,9 @@ class LabelSource(Source):
             distinct.update(*labels_of_rows)
         if not distinct:
             raise UserError(
-                f"data.source.{self._setting}: expected a label in some row, and there is none"
+                f"data.source.{self._setting}: expected a label in some row, and there is none: "
+                f"name the column that lists them (data.source.column=…), or a column for each "
+                f"label (data.source.column=null data.source.one_per_label=[…])"
             )
         names = sorted(distinct)
         unused = [name for name in self.one_per_label or () if name not in distinct]
