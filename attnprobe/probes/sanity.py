@@ -375,15 +375,17 @@ def _draw_lines(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, Mapping[st
     columns = [str(name) for name in rows if rows[name].notna().any()]
     steps = [name for name in columns if name.startswith("down to ")]
     labels = ["trained", *(step.removeprefix("down to ") for step in steps)]
+    lowest = -0.4
     for row in rows.to_dict("records"):
         # every model is asked with the same draws, so that a ranking by luck alone stays what it
         # is; equal scores rank nothing, and nothing can be left of them
         values = [1.0 if row["n"] else np.nan, *(row[step] for step in steps)]
+        lowest = min(lowest, np.nanmin([0.0, *values]) - 0.05)
         line_style = "-" if row["depends on the model"] == "yes" else "--"
         panel.plot(range(len(values)), values, ls=line_style, **styles[row["importance"]])
     panel.axhline(0, lw=0.5, color=INK, zorder=0)
     panel.set_xticks(range(len(labels)), labels, rotation=35, ha="right")
-    panel.set_ylim(-0.4, 1.05)
+    panel.set_ylim(lowest, 1.05)
 
 
 CLAIMS = (
@@ -400,8 +402,9 @@ CLAIMS = (
             ends=(-2, 2),
         ),
         quantity=(
-            f"1 − Spearman's correlation of the two rankings, mean of the texts; more than {HALF} "
-            "is asked for"
+            "1 − Spearman's correlation of the two rankings, mean of the texts and of the random "
+            f"models that were drawn (the interval is over texts alone); more than {HALF} is asked "
+            "for"
         ),
     ),
 )
@@ -428,8 +431,10 @@ READING = Reading(
             "Spearman's correlation of every importance (its size) in the trained model with "
             "itself in models that are random from the output down to each part, means over the n "
             "texts; with all weights random, with labels by a coin, in random order and redrawn "
-            "with 95 % bootstrap intervals. It depends on the model where, by the whole interval, "
-            "less than half of its ceiling is left (Adebayo et al. 2018).",
+            "with 95 % bootstrap intervals. These are over texts and seeds, of the random models "
+            "that were drawn: others may differ by more (probe.sanity.samples=… draws more of "
+            "them). It depends on the model where, by the whole interval, less than half of its "
+            "ceiling is left (Adebayo et al. 2018).",
             sanity_table,
         ),
     ),

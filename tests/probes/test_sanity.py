@@ -10,7 +10,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.findings.studies.base import read_study
 from attnprobe.measures import spearman
 from attnprobe.probes.base import Measurement
-from attnprobe.probes.sanity import Sanity, lines_down, sanity_table, shuffled
+from attnprobe.probes.sanity import CLAIMS, READING, Sanity, lines_down, sanity_table, shuffled
 from attnprobe.results.pivot import ASKED
 from attnprobe.results.table import read_results
 from attnprobe.runs.load import load_run
@@ -169,6 +169,27 @@ def test_every_column_is_a_mean_of_texts_however_many_labels_each_is_asked_for()
     assert line["n"] == 3
     assert line["random weights"] == pytest.approx(0.5)
     assert line["down to embedding"] == pytest.approx(0.5)
+
+
+def test_a_reversed_ranking_is_in_the_figure():
+    """One random model can turn an attention's order around in most texts."""
+    metrics = {
+        "ceiling_similarity_idf": np.ones(4),
+        "random_weights_similarity_idf": np.full(4, -0.8),
+        "similarity_idf_down_to_decoder": np.full(4, -0.8),
+    }
+    (panel,) = lines_down(table("sanity", metrics), None).axes
+    low, high = panel.get_ylim()
+    assert low < -0.8 < 1 < high
+
+
+def test_what_the_intervals_are_over_is_said():
+    """Other random models differ by more than other texts do."""
+    [tabulation] = READING.tables
+    [claim] = CLAIMS
+    for words in (tabulation.caption, claim.quantity):
+        assert "over texts" in words
+        assert "random models that were drawn" in words
 
 
 def test_scores_that_are_all_equal_have_no_line():
