@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
@@ -33,6 +34,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import own_sealed
+from attnprobe.runs.answers import answer
 from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, conclude, launch, places_of
 from attnprobe.runs.prepare import is_finished
@@ -160,7 +162,15 @@ def _plan(study: Study, path: Path, overrides: Sequence[str], compose: Compose) 
             raise UserError(
                 f"{path} is not a study's plan: remove it, and the study plans again"
             ) from None
-    plan = study.plan(lambda changes: compose(changed(overrides, changes)), measured_costs)
+
+    def compose_changed(changes: Sequence[str]) -> DictConfig:
+        command_line = changed(overrides, changes)
+        try:
+            return compose(command_line)
+        except HydraException as error:
+            raise UserError(answer(error, command_line)) from None
+
+    plan = study.plan(compose_changed, measured_costs)
     kept = {"rows": dict(plan.rows), "words": plan.words}
     write_json(kept | {"members": list(plan.members), "page": plan.page}, path)
     return plan

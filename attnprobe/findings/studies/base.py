@@ -165,7 +165,8 @@ class Study(metaclass=Checked):
         """Decide once what all members share; a resumed study keeps its plan.
 
         Args:
-            compose: changes to the command line → the configuration that it then gives.
+            compose: changes to the command line → the configuration that it then gives; a
+                `UserError` where it gives none.
             measure: times the parts of such a run on a few batches.
         """
         return Plan()

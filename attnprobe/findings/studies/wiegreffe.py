@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pandas as pd
 from annotated_types import Ge, Lt
-from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from attnprobe.core.errors import UserError
@@ -93,7 +92,7 @@ class Wiegreffe(Study):
         if "guide" in self.tests:
             try:
                 compose([f"model={self.guide}", "model/attention=imposed"])
-            except HydraException:
+            except UserError:
                 raise UserError(
                     f"study.guide={visible(self.guide)}: expected the name of a model whose "
                     "attention can be imposed, such as average, cnn or lstm"

@@ -169,9 +169,14 @@ def test_a_whole_model_has_two_of_the_four_tests():
 
 
 @pytest.mark.parametrize("guide", ["nonsense", "pretrained"])
-def test_a_guide_that_no_attention_can_be_imposed_on_is_refused_before_any_training(guide):
-    study = Wiegreffe(seeds=(1,), weights=(0.1,), guide=guide)
+def test_a_guide_that_no_attention_can_be_imposed_on_is_refused_before_any_training(
+    guide, tmp_path
+):
     with pytest.raises(UserError, match=f"study.guide={guide}: expected .* such as average"):
-        study.plan(compose, measure=None)
-    study = Wiegreffe(tests=("seeds",), seeds=(1,), guide=guide)
-    assert study.plan(compose, measure=None).rows == {}  # nothing is guided
+        carry_out_study([*command(tmp_path), f"study.guide={guide}"], compose)
+    assert not list(tmp_path.rglob("model.safetensors"))
+
+
+def test_a_study_that_guides_nothing_asks_for_no_guide():
+    study = Wiegreffe(tests=("seeds",), seeds=(1,), guide="nonsense")
+    assert study.plan(compose, measure=None).rows == {}
