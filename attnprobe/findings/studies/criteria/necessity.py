@@ -51,8 +51,8 @@ def add_necessity(reading: StudyReading, members: Members, published: Mapping[st
         statement="The model classifies better with learned weights than with equal ones",
         source=f"{PAPER}, section 3.2",
         measure=of_several_runs,
-        quantity=f"difference of F1, learned − uniform; no more than {margin_in_words(margin)} is "
-        "no relevant difference",
+        quantity="difference of F1, learned − uniform; no more than "
+        f"{margin_in_words(margin)} is no relevant difference",
         speaks="for",
         smallest=margin,
         primary=True,
