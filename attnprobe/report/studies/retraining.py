@@ -50,7 +50,8 @@ OVERLAP = 0.02
 def draw_seed_scores(figure: SeedScores) -> Figure:
     """A row per model.
 
-    A dot per seed, the mean with Student's interval, a cross for the published number.
+    A dot per seed, the mean with its interval over texts and seeds, a cross for the published
+    number.
     """
     models = list(figure.f1)
     drawn = new_figure(TEXT_WIDTH * 0.75, 0.8 + 0.34 * len(models))
@@ -58,11 +59,11 @@ def draw_seed_scores(figure: SeedScores) -> Figure:
     for row, (model, f1) in enumerate(figure.f1.items()):
         above = np.full(len(f1), row + 0.14)
         axes.plot(f1, above, "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
-        mean = figure.mean(model)
+        mean = figure.mean[model]
         below = row - 0.12
-        if len(f1) > 1:
-            ends = [mean.low, mean.high]
-            axes.plot(ends, [below, below], "-", lw=2, color=INK, solid_capstyle="butt")
+        # an interval that is not known is no line
+        ends = [mean.low, mean.high]
+        axes.plot(ends, [below, below], "-", lw=2, color=INK, solid_capstyle="butt")
         axes.plot([mean.value], [below], "o", ms=4, mfc="white", mec=INK, zorder=4)
         if model in figure.published:
             axes.plot([figure.published[model]], [row], "x", ms=5, color=FOUND, mew=1.4, zorder=5)

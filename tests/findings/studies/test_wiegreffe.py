@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -149,6 +150,19 @@ def test_no_claim_that_equal_weights_meet_speaks_for_attention(study):
 def test_an_adversary_whose_predictions_move_far_does_not_escape(study):
     reading = study([0.8, 0.8], [0.7, 0.7], WEAK_GUIDES, {0.1: (0.4, 0.6)})
     assert verdicts(reading)["adversary_escapes"] == Verdict.FAILS
+
+
+def test_figures_of_f1_show_the_intervals_of_their_tables(study):
+    """Over texts and seeds: that over the seeds alone may be half as wide."""
+    reading = study([0.81, 0.8, 0.79], [0.71, 0.7, 0.69], WEAK_GUIDES, {0.1: (0.1, 0.5)})
+    means = {}
+    for figure in reading.figures:
+        means |= getattr(figure, "mean", {})
+    tables = [table for table in reading.tables.values() if "F1 low" in table and "model" in table]
+    in_tables = pd.concat(tables)[["F1", "F1 low", "F1 high"]].itertuples(index=False, name=None)
+    in_figures = [(mean.value, mean.low, mean.high) for mean in means.values()]
+    assert len(in_figures) == 6
+    assert sorted(in_figures) == sorted(in_tables)
 
 
 def test_an_open_escape_is_called_open(study):

@@ -3,6 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.findings.studies.criteria.figures import (
     AdversaryCurve,
     AttentionDistances,
@@ -50,11 +51,13 @@ def test_nothing_of_the_distances_is_cut_off(classes, tmp_path):
 @pytest.mark.parametrize("f1", [[0.99, 0.91], [0.0, 0.02, 0.0], [0.5], [1.0, 1.0]])
 def test_nothing_of_the_f1_figure_is_cut_off(f1):
     models = ("attention of the trained adversary", "uniform attention")
+    mean = np.mean(f1)
     numbers = SeedScores(
         "uniform",
         "F1.",
         data="sst",
         f1={model: np.array(f1) for model in models},
+        mean=dict.fromkeys(models, Evidence(mean, max(0, mean - 0.1), min(1, mean + 0.1), 100)),
         published=dict.fromkeys(models, 0.87),
     )
     with paper_style():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from attnprobe.evidence.statistics import Interval, student
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.findings.studies.base import StudyFigure
 
 
@@ -19,16 +19,14 @@ class SeedScores(StudyFigure):
     Attributes:
         data: the data set.
         f1: model → F1 of every seed, 0 to 1.
+        mean: model → their mean with its interval over texts and seeds, as in the table beside it.
         published: model → the paper's F1, of models that the paper has.
     """
 
     data: str
     f1: Mapping[str, Float[np.ndarray, " seeds"]]
+    mean: Mapping[str, Evidence]
     published: Mapping[str, float]
-
-    def mean(self, model: str) -> Interval:
-        """A model's mean F1 with Student's interval over the seeds."""
-        return student(self.f1[model], low=0, high=1)
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ def seed_scores(
         caption,
         data=str(members.content["data"]),
         f1={model: members.with_role(role)["f1"].to_numpy() for role, model in roles.items()},
+        mean={model: performance(members.score_parts(role)) for role, model in roles.items()},
         published={
             model: published[f"f1_{role}"]
             for role, model in roles.items()
