@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from attnprobe.evidence.claims import Claim
 from attnprobe.findings.members import balanced_accuracy, difference
 from attnprobe.findings.studies.base import StudyReading
-from attnprobe.findings.studies.criteria.members import Members, score_table, seed_scores
+from attnprobe.findings.studies.criteria.members import (
+    Members,
+    f1_by_role,
+    score_table,
+    seed_scores,
+)
 from attnprobe.findings.studies.criteria.statements import (
     PAPER,
     Wording,
@@ -50,7 +55,8 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
         members: its runs.
         published: the paper's numbers of this data set, by metric.
     """
-    table = score_table(members, GUIDES, published, balanced=True)
+    f1_of_role = f1_by_role(members, GUIDES)
+    table = score_table(members, GUIDES, f1_of_role, published, balanced=True)
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = table
 
     guided = members.score_parts("guide_base", balanced_accuracy)
@@ -103,6 +109,7 @@ def add_leak(reading: StudyReading, members: Members, published: Mapping[str, fl
     figure = seed_scores(
         members,
         GUIDES,
+        f1_of_role,
         published,
         name="guide",
         caption="F1 of the model without context by the attention it is given: a dot per seed, "

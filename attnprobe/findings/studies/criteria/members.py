@@ -1,6 +1,6 @@
 """A study's runs by their role, and the numbers that are read from their tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import f1_of, in_columns
 from attnprobe.findings.members import (
     Score,
@@ -138,20 +139,31 @@ class Members:
         return f"farthest known, {100 * exact:.0f} % exact"
 
 
+def f1_by_role(members: Members, roles: Iterable[str]) -> dict[str, Evidence]:
+    """Mean F1 of each role with its interval over texts and seeds, for its table and figure."""
+    return {role: performance(members.score_parts(role)) for role in roles}
+
+
 def score_table(
-    members: Members, roles: Mapping[str, str], published: Mapping[str, float], *, balanced: bool
+    members: Members,
+    roles: Mapping[str, str],
+    f1_of_role: Mapping[str, Evidence],
+    published: Mapping[str, float],
+    *,
+    balanced: bool,
 ) -> pd.DataFrame:
     """A row per role: F1 with its interval, beside the published one.
 
     Args:
         members: the study's runs.
         roles: role → what its model is called.
+        f1_of_role: of `f1_by_role`.
         published: the paper's numbers, F1 as `f1_<role>`.
         balanced: balanced accuracy is shown, too.
     """
     rows = []
     for role, model in roles.items():
-        f1 = performance(members.score_parts(role))
+        f1 = f1_of_role[role]
         paper = published.get(f"f1_{role}", np.nan)
         row: dict[str, Any] = {"model": model, "texts": f1.n}
         row |= in_columns("F1", (f1.value, f1.low, f1.high))
@@ -166,6 +178,7 @@ def score_table(
 def seed_scores(
     members: Members,
     roles: Mapping[str, str],
+    f1_of_role: Mapping[str, Evidence],
     published: Mapping[str, float],
     *,
     name: str,
@@ -177,7 +190,7 @@ def seed_scores(
         caption,
         data=str(members.content["data"]),
         f1={model: members.with_role(role)["f1"].to_numpy() for role, model in roles.items()},
-        mean={model: performance(members.score_parts(role)) for role, model in roles.items()},
+        mean={model: f1_of_role[role] for role, model in roles.items()},
         published={
             model: published[f"f1_{role}"]
             for role, model in roles.items()

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from attnprobe.evidence.claims import Claim
 from attnprobe.findings.members import difference
 from attnprobe.findings.studies.base import StudyReading
-from attnprobe.findings.studies.criteria.members import Members, score_table, seed_scores
+from attnprobe.findings.studies.criteria.members import (
+    Members,
+    f1_by_role,
+    score_table,
+    seed_scores,
+)
 from attnprobe.findings.studies.criteria.statements import (
     PAPER,
     Wording,
@@ -39,7 +44,8 @@ def add_necessity(reading: StudyReading, members: Members, published: Mapping[st
         published: the paper's numbers of this data set, by metric.
     """
     models = {"base": "learned attention", "uniform": "uniform attention"}
-    table = score_table(members, models, published, balanced=False)
+    f1_of_role = f1_by_role(members, models)
+    table = score_table(members, models, f1_of_role, published, balanced=False)
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table
 
     base = members.score_parts("base")
@@ -64,6 +70,7 @@ def add_necessity(reading: StudyReading, members: Members, published: Mapping[st
     figure = seed_scores(
         members,
         {"base": "learned", "uniform": "uniform"},
+        f1_of_role,
         published,
         name="uniform",
         caption="F1 with learned and with uniform attention: a dot per seed, and their mean with "
